@@ -137,7 +137,7 @@ def things(net):
     """What Linux and the Bora that runs have."""
     folder = runtime_folder(net.router)
     files = {path.name: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]}
-    return files, sorted(os.listdir(folder.parent / "bpf")), net.router.ip("-d", "link").stdout, net.router.ip("-d", "neigh").stdout
+    return files, sorted(os.listdir(folder.parent / "bpf" / folder.name)), net.router.ip("-d", "link").stdout, net.router.ip("-d", "neigh").stdout
 
 
 @pytest.mark.parametrize("kind", ["express", "engine", "engine-tap", "express-generic"])
