@@ -8,7 +8,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
-	test-vm-package vm-quick vm-short vm-short-topics vm-short-package fuzz-router soak bench bench-veth bench-table bench-bulk bench-latency \
+	test-vm-package vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -36,9 +36,9 @@ demo: build ## Forward real traffic between namespaces and show it
 	@scripts/as-root $(BORA)-lab demo
 
 # Stages of `make test`, and of `make test-all` with the minutes that each takes on two idle CPUs; what tells most comes first.
-TEST := lint test-ready unit hero-quick conformance-quick integration-quick vm-quick
+TEST := lint test-ready unit hero-quick conformance-quick integration-quick fuzz-quick vm-quick
 TEST_ALL := lint=3 test-ready=8 unit=4 doc-tests=2 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
-	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=35 test-selftests=240
+	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=40 test-selftests=240
 
 # scripts/stages needs the Python that `deps` installs.
 test: deps ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test
@@ -55,7 +55,7 @@ unit conformance conformance-quick integration integration-alone integration-lon
 integration integration-alone integration-long integration-quick: export BORA_DPDK := $(CURDIR)/target/debug/bora
 integration integration-alone integration-long integration-quick: export BORA_HERO := $(CURDIR)/target/debug/bora-hero
 # Another build of Bora takes minutes: quick tests take the binary of the unit tests' build.
-conformance-quick integration-quick vm-quick: export BORA := $(CURDIR)/target/debug/bora
+conformance-quick integration-quick fuzz-quick vm-quick: export BORA := $(CURDIR)/target/debug/bora
 
 lint: deps ## Formatting, lints, and whether the documents agree with the code
 	$(CARGO) fmt --all --check
@@ -158,13 +158,24 @@ vm-short-package: build ## A short part of test-vm-package
 	@scripts/as-root $(PYTHON) tests/vm/package.py --short
 
 # Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
-soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
+# Hours of the fuzzer, too: make soak FUZZ="--seconds 14400 --keep-going"
+FUZZ := --seconds 300
+soak: build ## Random faults under load, for 30 minutes, and random configurations for five: docs/reliability.md
 	@$(CARGO) +nightly fuzz build || echo "without fuzz targets: fuzz/README.md says what they need"
 	@scripts/as-root $(PYTHON) tests/soak/run.py $(ARGS)
+	@scripts/as-root $(PYTHON) tests/fuzz-router/run.py $(FUZZ)
 
 # Longer, another tier, a case: make fuzz-router ARGS="--seconds 3600 --tier express --keep-going", ARGS="--replay FILE"
 fuzz-router: build ## Random configurations of Linux, with Linux alone as the judge, for two minutes: tests/README.md
 	@scripts/as-root $(PYTHON) tests/fuzz-router/run.py $(ARGS)
+
+# A part of `make test`, with seeds that stay.
+fuzz-quick: test-build
+	@scripts/as-root $(PYTHON) tests/fuzz-router/run.py --seed 1 --seconds 90 --shrink-seconds 20
+
+# Some of them, those that were not found yet, the table of docs/reliability.md: make planted ARGS="metric hash", ARGS=--missing, ARGS=--document
+planted: deps ## Faults in Bora's source, one at a time, that the fuzzer must find; all take hours
+	@scripts/as-root $(PYTHON) tests/planted/run.py $(ARGS)
 
 # As long as published figures need: make papers ARGS=--full
 papers: build hero-model ## The experiments of the papers that Bora comes from, written to docs/papers.md

@@ -1,5 +1,7 @@
 """What this machine's kernel and tools have of what configurations are made of."""
 
+import shlex
+
 from lib.netns import Namespace, run
 
 PROBES = {
@@ -21,6 +23,9 @@ PROBES = {
     "via inet6": "ip route add 10.12.0.0/16 via inet6 fe80::9 dev r0",
     "xfrm": "ip xfrm policy add src 10.0.0.0/8 dst 10.1.0.0/16 dir fwd action block",
     "xfrm default": "ip xfrm policy setdefault fwd block",
+    "xfrm state": "ip xfrm state add src 10.9.0.1 dst 10.9.0.2 proto esp spi 5 mode tunnel enc ecb(cipher_null) '' auth digest_null ''",
+    "subtrees": "ip -6 route add 2001:db8:7::/48 from 2001:db8:8::/48 dev r0",
+    "flowtable": "nft add table inet x; add flowtable inet x t { hook ingress priority 0; devices = { r0 }; }",
     "clsact": "tc qdisc add dev r0 clsact",
     "mirred": "tc filter add dev r0 ingress protocol ip u32 match ip dst 10.0.0.0/8 action mirred egress redirect dev h0",
     "gact": "tc filter add dev r0 ingress protocol ip u32 match ip dst 10.0.0.0/8 action drop",

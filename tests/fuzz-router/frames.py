@@ -20,7 +20,7 @@ def is_noise(frame):
         return packet[9:10] == b"\x02"
     if kind != b"\x86\xdd":
         return False
-    if asked(frame) is not None:
+    if asked(frame) is not None and packet[7] == 255:  # less: it was forwarded
         return True
     report = packet[6:7] == b"\0" and packet[40:41] == b"\x3a"
     return report or (packet[6:7] == b"\x3a" and packet[40] in (131, 132, 133, 134, 143))
@@ -70,7 +70,7 @@ def normal(frame, sources):
         if own or packet[15] in OWN or (packet[9] == 1 and packet[20] in (0, 3, 5, 11, 12)):
             packet = packet[:4] + b"\0\0" + packet[6:10] + b"\0\0" + packet[12:]
         if own and packet[9] == 17 and packet[22:24] == VXLAN:  # Linux draws the source port by a random key
-            packet = packet[:20] + b"\0\0" + packet[22:26] + b"\0\0" + packet[28:]
+            packet = packet[:20] + b"\0\0" + packet[22:26] + b"\0\0" + packet[28:36] + normal(packet[36:length], sources)
     elif kind == b"\x86\xdd" and len(packet) >= 40:
         length = 40 + struct.unpack("!H", packet[4:6])[0]
         if own or packet[23] in OWN:

@@ -2,7 +2,9 @@
 
 import random
 
+import chapters
 import pools
+import signalling
 import topics
 import traffic
 from pools import Device
@@ -10,8 +12,10 @@ from routers import LINKS, router_mac
 
 CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # for a life, a configuration, a step
 HOOKS = 0.3  # the part of the configurations that may have firewalls, IPsec policies or tc
+LONGEST = 1514  # octets of a frame with an MTU of 1500
+TAPS = 0.25  # the part of the engine's lives with ports of kind tap
 RESET = [
-    "ip xfrm policy flush", "ip xfrm policy setdefault fwd accept", "nft flush ruleset",
+    "ip xfrm policy flush", "ip xfrm state flush", *(f"ip xfrm policy setdefault {where} accept" for where in ("fwd", "in", "out")), "nft flush ruleset",
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",
     "ip -6 rule flush", "ip -6 rule add pref 32766 lookup main",
     *(f"ip -{family} route flush table {table}" for family in (4, 6) for table in (100, 101, 102, "main", "default")),
@@ -40,10 +44,10 @@ def reset():
 class Configuration:
     """What a configuration is made of: devices with addresses, and topics that its commands are about."""
 
-    def __init__(self, rng, features, last):
-        self.rng, self.features = rng, features
+    def __init__(self, rng, features, last, taps=()):
+        self.rng, self.features, self.taps = rng, features, taps
         self.devices = [Device(f"r{link}", link, link, router_mac(link)) for link in range(LINKS)]
-        self.first = []
+        self.first, self.tunnel, self.advertises = [], None, False
         self.tables = list(pools.TABLES)
         for shape in topics.SHAPES:
             # a namespace that has had a bridge keeps its hooks, so this comes at the end of a life
@@ -101,18 +105,22 @@ def step(lines, wait, packets):
 
 
 def change(rng, configuration, count):
-    """A step with random commands and packets."""
+    """A step with random commands and packets. A TAP interface takes none that are too long for its MTU, as a veth does."""
     lines = configuration.change(count)
-    return step(lines, how_to_wait(rng, lines), traffic.some(rng, configuration.devices, PACKETS))
+    packets = traffic.some(rng, configuration.devices, PACKETS, configuration.tunnel)
+    return step(lines, how_to_wait(rng, lines), [(link, frame) for link, frame in packets if not configuration.taps or len(frame) <= LONGEST])
 
 
 def life(seed, tier, features):
-    """A router's life, decided by its seed. `begins`: the first steps of configurations; `reset`: how many of such a
-    step's commands undo what was before."""
+    """A router's life, decided by its seed; every fifth is a chapter. `begins`: the first steps of configurations; `reset`:
+    how many of such a step's commands undo what was before."""
+    if seed % 5 == 0:
+        return {**chapters.life(seed // 5 % len(chapters.ALL), tier), "seed": seed}
     rng = random.Random(seed)
     steps, begins = [], []
+    taps = (0, 1) if tier == "engine" and rng.random() < TAPS else ()
     for number in range(CONFIGURATIONS):
-        configuration = Configuration(rng, features, number == CONFIGURATIONS - 1)
+        configuration = Configuration(rng, features, number == CONFIGURATIONS - 1, taps)
         begins.append(len(steps))
         before = reset() if number else []
         steps.append({**step(before + configuration.begin(), "second" if before else "sync", traffic.introductions(configuration.devices)), "reset": len(before)})
@@ -120,6 +128,10 @@ def life(seed, tier, features):
         for _ in range(rng.randrange(1, 2 * CHANGES)):
             if rng.random() < 0.15:
                 steps.append(step([], "sync", traffic.moves(rng, configuration.devices)))
+            elif configuration.advertises and rng.random() < 0.4:
+                steps.append(step([], "sync", signalling.advertisements(rng, configuration.devices)))
             else:
                 steps.append(change(rng, configuration, rng.randrange(1, 5)))
-    return {"seed": seed, "tier": tier, "start": rng.choice((0, 0, 1, 2)), "begins": begins, "steps": steps}
+        for place in (begins[-1] + 1, -1):
+            steps[place]["prove"] = True
+    return {"seed": seed, "tier": tier, "taps": taps, "start": rng.choice((0, 0, 1, 2)), "begins": begins, "steps": steps}

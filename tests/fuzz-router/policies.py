@@ -50,7 +50,7 @@ def neighbour(c):
         return [f"ip neigh flush dev {device.name}"]
     if roll < 0.3:
         there = rng.choice((c.device().address(family, 50), "198.18.7.9" if family == 4 else "2001:db8:f0:7::9"))
-        return [f"ip neigh {rng.choice(('replace', 'del'))} proxy {there} dev {device.name}"]
+        return [f"sysctl -w net.ipv6.conf.all.proxy_ndp={rng.choice((0, 1, 1))}", f"ip neigh {rng.choice(('replace', 'replace', 'del'))} proxy {there} dev {device.name}"]
     # Bora asks for gateways that do not answer earlier than Linux, so these have no address that is only believed
     state = rng.choice(("permanent", "noarp", "failed", "incomplete") if address.endswith(("200", "c8")) else NEIGHBOUR_STATES)
     last = int(address.replace(":", ".").rsplit(".", 1)[1], 16 if family == 6 else 10)
@@ -108,6 +108,20 @@ def firewall(c):
     return lines
 
 
+@topic(weight=0.5, needs="flowtable conntrack", hooks=True)
+def flowtable(c):
+    devices = ", ".join(dict.fromkeys(device.name for device in c.devices))
+    return ["nft delete table inet o", "nft add table inet o", f"nft add flowtable inet o t {{ hook ingress priority 0; devices = {{ {devices} }}; }}",
+            "nft add chain inet o through { type filter hook forward priority 20; }", "nft add rule inet o through meta l4proto { tcp, udp } flow add @t"]
+
+
+@topic(weight=0.7)
+def other_routers(c):
+    c.advertises = True
+    device = c.device().name
+    return [f"sysctl -w net.ipv6.conf.{device}.accept_ra=2", f"sysctl -w net.ipv6.conf.{device}.accept_ra_rt_info_max_plen=128"]
+
+
 @topic(weight=0.7, needs="nft", hooks=True)
 def device_firewall(c):
     rng, device = c.rng, c.device().name
@@ -121,6 +135,9 @@ def device_firewall(c):
             f"nft add rule netdev n {chain} {DISCOVERY}", *rules[:rng.randrange(2)]]
 
 
+ENDS = "src 10.0.1.1 dst 10.0.1.2"
+
+
 @topic(weight=0.7, needs="xfrm", hooks=True)
 def ipsec(c):
     rng, family = c.rng, c.family()
@@ -128,9 +145,14 @@ def ipsec(c):
     if roll < 0.35:
         return ["ip xfrm policy flush"]
     if roll < 0.45 and "xfrm default" in c.features:
-        return [f"ip xfrm policy setdefault {rng.choice(('fwd', 'out'))} {rng.choice(('block', 'accept'))}"]
+        return [f"ip xfrm policy setdefault {rng.choice(('fwd', 'out', 'in'))} {rng.choice(('block', 'accept'))}"]
     nets = [rng.choice(PREFIXES[family][1:]) for _ in range(2)]
     device = f" dev {c.device().name}" if rng.random() < 0.2 else ""
+    if roll < 0.55:
+        return ["ip xfrm policy update src 10.0.1.0/24 dst 10.0.1.0/24 dir in action block"]  # also for what comes out of tunnels
+    if roll < 0.65 and "xfrm state" in c.features:
+        return [f"ip xfrm state add {ENDS} proto esp spi 5 mode tunnel enc ecb(cipher_null) '' auth digest_null ''",
+                f"ip xfrm policy update src 10.0.0.0/8 dst {rng.choice(PREFIXES[4][1:])} dir out priority 2 tmpl {ENDS} proto esp mode tunnel"]
     return [f"ip xfrm policy update src {c.device().behind(family)} dst {nets[0]}{device} dir {rng.choice(('fwd', 'in', 'out'))} "
             f"action {rng.choice(('block', 'block', 'allow'))} priority {rng.choice((1, 9))}"]
 
@@ -174,11 +196,13 @@ def address(c):
 @topic(weight=1.5)
 def link(c):
     rng, device = c.rng, c.device()
-    name, number = device.name, rng.randrange(4)
+    # the carrier of a TAP interface is Bora's, and it belongs into Bora's namespace
+    name, number = device.name, rng.choice([link for link in range(4) if link not in c.taps])
     again = [line for one in c.devices if one.link == number for line in one.addressing()]
     roll = rng.random()
     if roll < 0.3:
-        return [f"ip link set {name} mtu {rng.choice((1280, 1300, 1400, 1492, 1500, 1500, 2000, 3000))}"]
+        longer = () if c.taps else (2000, 3000)  # those have no room for more
+        return [f"ip link set {name} mtu {rng.choice((1280, 1300, 1400, 1492, 1500, 1500, *longer))}"]
     if roll < 0.4:
         return [f"ip link set {name} down", f"ip link set {name} up", *(device.addressing() if rng.random() < 0.7 else [])]
     if roll < 0.5:

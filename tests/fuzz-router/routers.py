@@ -20,6 +20,7 @@ LINKS = 4
 SEED = 12345  # the multipath hash
 QUIET, LONGEST = 0.03, 2.5  # seconds without a frame; for all of them
 DEAD_SECONDS = 0.4  # after which Linux gives a neighbour up
+PROVED, ASKED = "bora prove finds:", "Bora itself finds:"  # so begin the texts of what Linux was asked for
 PROGRAMS = ("ip", "bridge", "tc")  # which take many commands at once
 _PROGRAM = re.compile(r"(\w+) (?:-n \{(\w+)\} )?(-[46] )?")
 SETTINGS = {
@@ -54,9 +55,10 @@ def router_mac(link):
 
 
 class Router:
-    """One router with its hosts."""
+    """One router with its hosts. `taps`: links that are TAP interfaces of Bora, which then runs from the beginning; its hosts see
+    whole checksums there, so Linux alone must write them, too."""
 
-    def __init__(self, role):
+    def __init__(self, role, tier=None, taps=()):
         self.spaces = {}
         self.bora = self.hosts = None
         self.ports = []
@@ -70,9 +72,16 @@ class Router:
         hosts.set_sysctl("net/ipv6/conf/default/disable_ipv6", 1)
         self.router.batch(
             f"link add r{link} address {router_mac(link)} type veth peer name h{link} address {host_mac(link)} netns {hosts.name}"
-            for link in range(LINKS))
-        hosts.batch(f"link set h{link} arp off mtu 9000 up" for link in range(LINKS))
+            for link in range(LINKS) if link not in (taps if tier else ()))
+        hosts.batch(f"link set h{link} arp off mtu 9000 up" for link in range(LINKS) if link not in (taps if tier else ()))
+        if taps and tier:
+            self.start(tier, taps)
+        for link in taps if tier else ():
+            self.router.ip("link", "set", f"h{link}", "netns", hosts.name)
+            hosts.ip("link", "set", f"h{link}", "address", host_mac(link), "arp", "off", "up")
         self.router.batch(f"link set r{link} up" for link in range(LINKS))
+        for link in taps:
+            self.router.exec("ethtool", "-K", f"r{link}", "tx", "off", check=False)  # what a TAP interface cannot is off
         for link in range(LINKS):
             hosts.exec("ethtool", "-K", f"h{link}", "gro", "on")  # Linux takes no frames of express otherwise
         names = [f"h{link}" for link in range(LINKS)]
@@ -80,10 +89,12 @@ class Router:
         self.hosts = Hosts(hosts.name, names)
         self.hurry_neighbours()
 
-    def start(self, tier):
-        """Starts Bora."""
-        self.bora = Bora(self.router, [f"r{link}" for link in range(LINKS)], tier)
-        self.bora.start()
+    def start(self, tier, taps=()):
+        """Starts Bora, if it does not run yet."""
+        if self.bora is None:
+            ports = [f"tap:h{link},name=r{link},mac={router_mac(link)}" if link in taps else f"r{link}" for link in range(LINKS)]
+            self.bora = Bora(self.router, ports, tier)
+            self.bora.start()
 
     def hurry_neighbours(self):
         """Sets the times of neighbours again, because devices come and go, and lose them in another namespace."""
@@ -131,8 +142,8 @@ class Router:
         return [(lines[number - 1], "") for number in numbers if " neigh flush " not in lines[number - 1]]
 
     def routes(self):
-        """Lines of all routes."""
-        return [line for family in ("-4", "-6") for line in self.router.ip(family, "route", "show", "table", "all").stdout.splitlines()]
+        """Lines of all routes; how long they hold is told in seconds, and these pass."""
+        return [re.sub(r"expires \d+sec", "expires", line) for family in ("-4", "-6") for line in self.router.ip(family, "route", "show", "table", "all").stdout.splitlines()]
 
     def send(self, link, frame):
         """Sends a frame, which is lost if the link is down or the frame too large for it."""
@@ -156,18 +167,18 @@ class Router:
 class Pair:
     """Both routers."""
 
-    def __init__(self, tier):
+    def __init__(self, tier, taps=()):
         self.tier = tier
         self.routers, self.commands, self.refused = [], 0, 0
         try:
-            self.linux = self._router("l")
-            self.other = self._router("b")
+            self.linux = self._router("l", None, taps)
+            self.other = self._router("b", tier, taps)
         except BaseException:
             self.close(quietly=True)
             raise
 
-    def _router(self, role):
-        router = Router(role)
+    def _router(self, *which):
+        router = Router(*which)
         self.routers.append(router)
         return router
 
@@ -194,6 +205,8 @@ class Pair:
         while not (report := bora.show("sync", *(["--verify"] if how == "verify" else [])))["in_sync"]:
             if not bora.alive():
                 return f"Bora ended: {bora.output()[-1500:]}"
+            if report["linux"]["distrusted"]:
+                return f"{ASKED} {self._log('leaves it to Linux')}"
             if time.monotonic() > deadline:
                 return f"Bora is not in sync after {4 * LONGEST} s: {report}"
             time.sleep(0.05)
@@ -260,6 +273,19 @@ class Pair:
         except AssertionError as error:
             return f"counters: {error}"
         return None
+
+    def prove(self):
+        """What `bora prove` finds that Linux itself does otherwise, or None."""
+        bora = self.other.bora
+        if bora is None or not bora.alive():
+            return None
+        proof = bora.prove()
+        found = [" ".join(f"{name}: {value}" for name, value in one.items() if value is not None) for one in proof["differences"][:4]]
+        return "\n".join([PROVED, *found, proof["why"] or ""]) if found or proof["why"] else None
+
+    def _log(self, words):
+        """The last lines of Bora's log with some words."""
+        return "\n".join([line for line in self.other.bora.output().splitlines() if words in line][-4:])
 
     def close(self, quietly=False):
         """Removes both; returns what was wrong at the end."""

@@ -91,7 +91,7 @@ def fuzz(seed, seconds, tiers, shrink_seconds, keep_going):
     while time.monotonic() < end and (keep_going or not run.found):
         case = generate.life(seed, tiers[seed % len(tiers)], known)
         try:
-            run.count(case, len(case["steps"]), live(case, until=end))
+            run.count(case, len(case["steps"]), live(case, lambda: time.monotonic() > end))
         except KeyboardInterrupt:
             break
         except Stopped as stopped:

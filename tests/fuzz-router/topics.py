@@ -25,9 +25,9 @@ PORT_SYSCTLS = {
     "ipv4.conf.{}.ignore_routes_with_linkdown": 0, "ipv6.conf.{}.ignore_routes_with_linkdown": 0, "ipv6.conf.{}.disable_ipv6": 0,
     "ipv6.conf.{}.forwarding": 1, "ipv6.conf.{}.mtu": 1500, "ipv4.conf.{}.proxy_arp": 0, "ipv6.conf.{}.proxy_ndp": 0, "ipv4.conf.{}.route_localnet": 0,
     "ipv4.conf.{}.accept_source_route": 0, "ipv4.conf.{}.disable_policy": 0, "ipv4.conf.{}.bc_forwarding": 0, "ipv4.conf.{}.shared_media": 1,
-    "ipv4.conf.{}.src_valid_mark": 0, "ipv6.conf.{}.keep_addr_on_down": 0,
+    "ipv4.conf.{}.src_valid_mark": 0, "ipv6.conf.{}.keep_addr_on_down": 0, "ipv6.conf.{}.accept_ra": 1, "ipv6.conf.{}.accept_ra_rt_info_max_plen": 0,
 }
-PORT_VALUES = {"ipv4.conf.{}.rp_filter": (0, 1, 2), "ipv6.conf.{}.mtu": (1280, 1300, 1400, 1500)}
+PORT_VALUES = {"ipv6.conf.{}.accept_ra": (1, 2), "ipv6.conf.{}.accept_ra_rt_info_max_plen": (0, 128), "ipv4.conf.{}.rp_filter": (0, 1, 2), "ipv6.conf.{}.mtu": (1280, 1300, 1400, 1500)}
 
 
 def topic(weight=1, needs="", always=False, hooks=False):
@@ -100,11 +100,13 @@ def gre(c):
     c.first += ["ip link add g0 type gre remote 10.0.2.2 local 10.0.2.1 ttl 64", "ip link set g0 up", "ip -4 route replace 198.18.7.0/24 dev g0"]
 
 
-@shape("vxlan", 0.05)
+@shape("vxlan", 0.15)
 def vxlan(c):
+    c.tunnel = c.devices[1]
     c.first += ["ip link add vx0 type vxlan id 5 remote 10.0.1.2 local 10.0.1.1 dstport 4789", "ip link set vx0 address 02:bc:00:00:00:2d",
                 "sysctl -w net.ipv6.conf.vx0.disable_ipv6=1", "ip link set vx0 up",
-                "ip address add 10.0.8.1/24 dev vx0", "ip neigh add 10.0.8.2 lladdr 02:bc:00:00:00:77 dev vx0"]
+                "ip address add 10.0.8.1/24 dev vx0", "ip neigh add 10.0.8.2 lladdr 02:bc:00:00:00:77 dev vx0",
+                "ip -4 route replace 198.18.0.0/16 via 10.0.8.2 dev vx0"]
 
 
 # Routes.
@@ -148,6 +150,8 @@ def attributes(c, family):
         made += f" src {c.device().address(family, 1)}"
     if family == 6 and rng.random() < 0.05:
         made += f" pref {rng.choice(('low', 'medium', 'high'))}"
+    if family == 6 and rng.random() < 0.04 and "subtrees" in c.features:
+        made += f" from {rng.choice((c.device().behind(6), c.prefix(6)))}"
     if rng.random() < 0.05:
         made += f" proto {rng.choice(('static', 'bird', '77'))}"
     return made
@@ -192,6 +196,8 @@ def fewer_routes(c):
     return [f"ip -{family} route del {c.prefix(family)}" + (f" table {c.table()}" if rng.random() < 0.3 else "")]
 
 
+ENCAPSULATIONS = {4: (("mpls 100/200", "mpls"), ("seg6 mode encap segs 2001:db8:b1::7", "seg6")),
+                  6: (("mpls 300", "mpls"), ("seg6 mode encap segs 2001:db8:b1::7,2001:db8:b2::9", "seg6"))}  # with what a kernel needs for them
 NEXT_HOPS, GROUPS = {4: (1, 2, 3, 4), 6: (5, 6, 7, 8)}, {4: (9, 10), 6: (11, 12)}
 
 
@@ -211,7 +217,10 @@ def next_hop(c):
         return [f"ip nexthop replace id {number} group {group}{kind}", f"ip -{family} route replace {c.prefix(family)} nhid {number}"][:rng.randrange(1, 3)]
     if roll < 0.6:
         return [f"ip -{family} nexthop replace id {number} dev {c.device().name}"]
-    return [f"ip -{family} nexthop replace id {number} {hop(c, family)}", f"ip -{family} route replace {c.prefix(family)} nhid {number}"][:rng.randrange(1, 3)]
+    around = rng.choice(ENCAPSULATIONS[family]) if rng.random() < 0.12 else ("", "nexthop")
+    device = c.device()
+    path = f" encap {around[0]} via {device.address(family, 2)} dev {device.name}" if around[0] and around[1] in c.features else f" {hop(c, family)}"
+    return [f"ip -{family} nexthop replace id {number}{path}", f"ip -{family} route replace {c.prefix(family)} nhid {number}"][:rng.randrange(1, 3)]
 
 
 @topic(needs="seg6")

@@ -4,6 +4,7 @@ import ipaddress
 import struct
 
 import pools
+import signalling
 from hosts import arp, mac_of, solicitation
 from lib import multipath, packets
 
@@ -137,17 +138,24 @@ def frame(rng, devices, device, packet, mac):
     return to + mac + tags + struct.pack("!H", kind) + packet
 
 
-def some(rng, devices, count):
-    """[(link, frame)]: `count` random ones from the hosts of the devices."""
+def some(rng, devices, count, tunnel=None):
+    """[(link, frame)]: `count` random ones from the hosts of the devices; some come in by a VXLAN device."""
     made = []
     while len(made) < count:
         device = rng.choice(devices)
+        if rng.random() < 0.02:
+            made.append(rng.choice((signalling.proxied_solicitation, signalling.narrow_path))(rng, devices))
+            continue
         family = rng.choice((4, 6))
         from_, to = source(rng, family, devices, device), destination(rng, family, devices)
         packet = (ipv4 if family == 4 else ipv6)(rng, from_, to)
         if rng.random() < 0.06:
             packet = damaged(rng, packet)
         mac = mac_of(device.link, bytes([rng.choice((2, 2, 2, 3))]))
+        if tunnel and rng.random() < 0.3:
+            inside = signalling.NEAR_MAC + signalling.FAR_MAC + (b"\x08\0" if family == 4 else b"\x86\xdd") + packet[:1400]
+            made.append(signalling.in_vxlan(rng, tunnel, inside))
+            continue
         for _ in range(2 if rng.random() < 0.05 else 1):
             made.append((device.link, frame(rng, devices, device, packet, mac)))
     return made

@@ -4,16 +4,19 @@ With BORA_TABLES=DIR the tables are DIR/tier1_v4.txt.xz and DIR/tier1_v6.txt.xz 
 a prefix); without, a synthetic table of the same size and lengths, the same each time."""
 
 import ipaddress
+import json
 import lzma
 import os
 import random
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from lib import routes
-from lib.bora import Bora
+from lib.bird import Bird
+from lib.bora import Bora, binary
 from lib.churn import Churn
 from lib.packets import udp4, udp6
 from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, synthetic_table, table_messages
@@ -25,6 +28,7 @@ FOLLOW_SECONDS = 90  # from the first route written while Bora runs until the sa
 SAMPLES = 150
 CHURN_SECONDS = 15
 CHANGES_PER_SECOND = 100_000
+CHANGES_BY_BIRD = 1000  # a second
 RATE = 10_000
 STRAY = 25  # packets in 150 000 that a busy two-core machine may lose by itself; the numbers are printed
 
@@ -119,6 +123,61 @@ def test_churn_in_a_full_table(kernel_net, tables, request, say):
     assert calm.lost <= STRAY and busy.lost <= calm.lost + STRAY and busy.reordered == 0 == busy.duplicated
     net.bora.wait_in_sync(FOLLOW_SECONDS)
     net.bora.check_conservation()
+
+
+def swaps(net, folder):
+    """Configurations of BIRD, each with its own gateway for as many routes as shall change in a second."""
+    for number, gateway in enumerate((net.host4(1), net.host4(2))):
+        prefixes = (f"100.{64 + at // 256}.{at % 256}.0/24" for at in range(CHANGES_BY_BIRD))
+        statics = " ".join(f"route {prefix} via {gateway};" for prefix in prefixes)
+        file = folder / f"swap{number}.conf"
+        file.write_text("log stderr { fatal }; router id 192.0.2.1; protocol device {} protocol static { ipv4; " + statics + " }"
+                        "protocol kernel { ipv4 { import none; export all; }; scan time 3600; }")
+        yield file
+
+
+def cpu_of_proof(pid):
+    """Seconds of CPU that the proof's thread has had."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == "bora-prove":
+            return int((task / "schedstat").read_text().split()[0]) / 1e9
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.bora
+@pytest.mark.alone
+@pytest.mark.long
+def test_proof_beside_bird(kernel_net, bora_path, tables, say, tmp_path):
+    """Linux says the same of every address of a full table, while BIRD changes a thousand routes a second."""
+    net = kernel_net
+    write(net, tables)
+    net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
+    net.bora.start()
+    net.bora.wait_in_sync(START_SECONDS)
+    files = list(swaps(net, tmp_path))
+    bird = Bird(net.router, files[0].read_text(), tmp_path, "bird")
+    try:
+        proof, cpu, changes = prove_beside(net, bird, files)
+    finally:
+        bird.close()
+    progress = proof["progress"]
+    say(f"{bora_path}: {progress['compared']} answers in {proof['seconds']:.0f} s ({cpu:.1f} s of CPU) beside {changes} changes by BIRD: "
+        f"{progress['differ']} differ, {progress['unsettled']} changed all the time, left to Linux: {progress['left_to_linux']}")
+    assert changes > 1000 and progress["differ"] == 0, proof["differences"][:3]
+    assert progress["compared"] > 2 * sum(map(len, tables.values()))
+
+
+def prove_beside(net, bird, files):
+    """A proof for one input, the CPU that it took, and how many routes BIRD has changed meanwhile."""
+    changes, cpu, pid = 0, 0, net.bora.process.pid
+    with net.router.popen(binary(), "prove", "--json", "--input", "r0", stdout=subprocess.PIPE, text=True) as asked:
+        while asked.poll() is None:
+            bird.ask(f'configure "{files[changes // CHANGES_BY_BIRD % 2 - 1]}"')
+            changes += CHANGES_BY_BIRD
+            cpu = cpu_of_proof(pid) or cpu
+            time.sleep(1)
+        return json.loads(asked.stdout.read()), cpu, changes
 
 
 def test_the_table_itself(kernel_net, tables, say):

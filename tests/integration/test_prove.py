@@ -1,6 +1,7 @@
 """`bora prove`: Linux itself says, packet by packet, whether Bora does what it does."""
 
 import json
+import random
 import subprocess
 import time
 
@@ -63,7 +64,7 @@ def test_nothing_differs(net):
     proof, code = prove(net)
     progress = proof["progress"]
     assert code == 0 and progress["differ"] == 0, json.dumps(proof, indent=1)
-    assert progress["compared"] == progress["total"] > 1000 and progress["same"] > 100, progress
+    assert progress["compared"] + progress["looked_up"] == progress["total"] > 1000 and progress["same"] > 100, progress
     assert progress["unsettled"] == 0 and proof["state"] == "done", proof
     assert net.bora.totals()["received"] - before < 100, "questions were counted as packets"
     again, _ = prove(net)
@@ -71,6 +72,51 @@ def test_nothing_differs(net):
     net.router.ip("route", "add", "198.51.100.0/24", "via", net.host4(1))
     other, _ = prove(net)
     assert other["progress"]["hash"] != progress["hash"]
+
+
+def test_sources_that_are_no_hosts(net):
+    """Linux drops packets whose sources are in routes of type local, broadcast or multicast, in whichever table."""
+    net.router.ip("rule", "add", "to", "203.0.113.77", "lookup", "100", "pref", "100")
+    net.router.ip("route", "add", "default", "via", net.host4(1))
+    for number, kind in enumerate(("local", "broadcast", "multicast")):
+        net.router.ip("route", "add", kind, f"192.0.2.{64 * number}/26", "dev", "lo", "table", "main")
+    net.bora.wait_in_sync()
+    proof, _ = prove(net)
+    assert proof["progress"]["differ"] == 0, json.dumps(proof, indent=1)
+    net.router.ip("route", "flush", "table", "main", "type", "local")
+    net.bora.wait_in_sync()
+    proof, _ = prove(net)
+    assert proof["progress"]["differ"] == 0, json.dumps(proof, indent=1)
+
+
+def many_rules(net, chance):
+    """Twenty tables, and two hundred rules of all kinds that lead to them."""
+    for table in range(200, 220):
+        for _ in range(20):
+            prefix = f"203.0.{chance.randrange(256)}.0/{chance.choice((24, 25, 30, 32))}"
+            how = chance.choice((f"via {net.host4(1)}", f"via {net.host4(2)}", "unreachable", "throw"))
+            yield f"route replace {prefix} {how} table {table}" if how.startswith("via") else f"route replace {how} {prefix} table {table}"
+            yield f"route replace 2001:db8:{chance.randrange(16):x}00::/{chance.choice((40, 48, 64))} via {net.host6(1 + table % 2)} table {table}"
+    for preference in range(1000, 1200):
+        table = chance.randrange(200, 220)
+        what = chance.choice((f"from 198.18.{chance.randrange(8)}.0/24", f"to 203.0.{chance.randrange(256)}.0/24", f"iif r{chance.randrange(3)}",
+                              f"tos {chance.choice(('0x08', '0x10', '0x04'))}", f"ipproto udp dport {chance.randrange(1, 5000)}",
+                              f"ipproto tcp sport {chance.randrange(1, 5000)}-6000", "fwmark 7", f"not from 198.18.{chance.randrange(8)}.0/24"))
+        yield f"rule add pref {preference} {what} {'unreachable' if what.startswith('to') and table == 200 else f'lookup {table}'}"
+
+
+@pytest.mark.slow
+def test_many_rules(net, say):
+    """Hundreds of rules and twenty tables."""
+    lines = list(many_rules(net, random.Random(5)))
+    net.router.ip("route", "add", "default", "via", net.host4(1))
+    net.router.batch(lines)
+    net.bora.wait_in_sync(20)
+    proof, _ = prove(net)
+    progress = proof["progress"]
+    say(f"{progress['compared']} answers in {proof['seconds']:.1f} s; left to Linux: {progress['left_to_linux']}")
+    assert progress["differ"] == 0 and progress["unsettled"] == 0, json.dumps(proof["differences"][:5], indent=1)
+    assert progress["same"] > 1000, progress
 
 
 @pytest.mark.slow
@@ -116,3 +162,14 @@ def test_pause(net):
             return
         assert "no proof runs" in paused.stderr, paused.stderr  # it was done already
     pytest.fail("the proof was too fast for this test")
+
+
+@pytest.mark.slow
+def test_show_sync_proves(net):
+    """`show sync --prove` waits for a proof, and the report has what it found."""
+    configure(net)
+    net.bora.wait_in_sync()
+    text = net.router.exec(binary(), "show", "sync", "--prove", timeout=120).stdout
+    assert "proof for all addresses, " in text and "different: 0" in text, text
+    proof = net.bora.show("sync")["linux"]["proof"]
+    assert proof["differ"] == 0 and proof["compared"] > 1000, proof

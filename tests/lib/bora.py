@@ -97,6 +97,13 @@ class Bora:
         done = self.namespace.exec(binary(), "show", what, "--json", *options)
         return json.loads(done.stdout)
 
+    def prove(self, seconds=120):
+        """`bora prove --json` from the beginning, parsed."""
+        done = self.namespace.exec(binary(), "prove", "--json", "--anew", check=False, timeout=seconds)
+        if not done.stdout.startswith("{"):
+            raise RuntimeError(f"bora prove: {done.stderr}")
+        return json.loads(done.stdout)
+
     def stop(self):
         """Sends SIGTERM; Bora must end cleanly within STOP_SECONDS. `bora stop --detach` then removes pinned objects."""
         if self.process is None:

@@ -1,12 +1,13 @@
 """What the guests of topic.py and dpdk.py share: how they report, and a router of veths whose hosts answer nothing."""
 
+import json
 import sys
 import time
 import traceback
 
 import lib.bora
 from lib import packets
-from lib.bora import Bora
+from lib.bora import Bora, binary
 from lib.netns import Namespace
 from lib.port import Port, wait_readable
 from lib.vlans import tag
@@ -167,11 +168,22 @@ def count_different(lan, path, record, steps, exchange, check, say):
                 different += 1
                 say(f"FAILED {path}, {name}: {differences(record[name], got)}; {lan.state()}")
                 continue
-            say(f"{path}, {name}: {len(got)} frames as with Linux, {by_bora} sent by Bora")
+            proof = prove(lan)
+            if proof["differ"]:
+                different += 1
+                say(f"FAILED {path}, {name}: {proof['differ']} answers differ: {proof['differences'][:3]}")
+                continue
+            say(f"{path}, {name}: {len(got)} frames as with Linux, {by_bora} sent by Bora; {proof['same']} answers as of Linux")
             check(lan, name, got, by_bora)
     finally:
         lan.close()
     return different
+
+
+def prove(lan):
+    """What `bora prove` counts, and what differs."""
+    proof = json.loads(lan.router.exec(binary(), "prove", "--json", check=False, timeout=600).stdout)
+    return {**proof["progress"], "differences": proof["differences"]}
 
 
 def is_traffic(frame):

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import json
 import struct
 import threading
 import time
@@ -11,6 +12,7 @@ import traceback
 from scapy.layers.l2 import Ether
 
 from lib import packets
+from lib.bora import binary
 from lib.vlans import CTAG, STAG, Segment, Vlans, untag
 from vm import bulk, vlan_cases
 from vm.report import VLAN_PREFIX
@@ -59,6 +61,8 @@ def run(cell, reference):
                 check("`bora show vlans`", shown, reference)
             for case in reference.cases:
                 check(case.name, same, reference, case)
+            if cell.net.bora is not None:
+                check("`bora prove`", proven, cell.net)
             check("TCP", tcp, lan, 0.5 if reference.short else 2)
             if not reference.short:
                 check("another id under traffic", recreated, reference)
@@ -67,6 +71,18 @@ def run(cell, reference):
                     check("a VLAN device as a port", as_port, reference)
     except Exception as error:
         cell.note(check=VLAN_PREFIX + "set-up", ok=False, reason=f"{type(error).__name__}: {error}", where=traceback.format_exc())
+
+
+def proven(net):
+    """Linux says the same of all packets that come in by a port and by some VLAN devices."""
+    same = {}
+    for device in ("r0", A.device, C.device, vlan_cases.QINQ.device):
+        done = net.router.exec(binary(), "prove", "--json", "--input", device, check=False, timeout=300)
+        proof = json.loads(done.stdout)
+        assert proof["progress"]["differ"] == 0, proof["differences"][:3]
+        same[device] = proof["progress"]["same"]
+    assert all(same.values()), same
+    return same
 
 
 # A frame as text, and as it is compared.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bora_daemon::Mode;
 use bora_terminal::Pages;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::show::ShowOptions;
 use crate::top::TopOptions;
@@ -204,7 +205,7 @@ pub(crate) struct TraceOptions {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args, Serialize)]
 pub(crate) struct ProveOptions {
     /// Only packets that come in by this port, or device on one
     #[arg(short, long, value_name = "NAME")]
@@ -217,6 +218,7 @@ pub(crate) struct ProveOptions {
     pub(crate) pause: bool,
     /// Print JSON
     #[arg(long)]
+    #[serde(skip)]
     pub(crate) json: bool,
 }
 

@@ -18,30 +18,38 @@ const PERIOD: Duration = Duration::from_millis(200);
 const BAR: u64 = 40;
 
 pub(crate) fn prove(options: &ProveOptions) -> anyhow::Result<ExitCode> {
-    client::post(&url(options))?;
     if options.pause {
+        client::post(&url(options)?)?;
         say!("paused; `bora prove` goes on")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let proof = watch()?;
+    let proof = wait(options)?;
     if options.json {
         say!("{proof:#}")?;
     } else {
         report(&proof)?;
     }
-    match proof["state"].as_str() {
-        Some("failed") => bail!("{}", proof["why"].as_str().unwrap_or("the proof failed")),
-        _ if number(&proof, "differ") > 0 => Ok(ExitCode::FAILURE),
-        _ => Ok(ExitCode::SUCCESS),
+    match number(&proof, "differ") {
+        0 => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::FAILURE),
     }
 }
 
-fn url(options: &ProveOptions) -> String {
-    let mut url = format!("/v1/prove?anew={}&pause={}", options.anew, options.pause);
-    if let Some(input) = &options.input {
-        url += &format!("&input={input}");
+/// Orders a proof, and waits until it ends or is paused; returns what it has found.
+pub(crate) fn wait(options: &ProveOptions) -> anyhow::Result<Value> {
+    client::post(&url(options)?)?;
+    let proof = watch()?;
+    match proof["state"].as_str() {
+        Some("failed") => bail!("{}", proof["why"].as_str().unwrap_or("the proof failed")),
+        _ => Ok(proof),
     }
-    url
+}
+
+fn url(options: &ProveOptions) -> anyhow::Result<String> {
+    Ok(format!(
+        "/v1/prove?{}",
+        serde_urlencoded::to_string(options)?
+    ))
 }
 
 /// Shows how far the proof is, until it ends or is paused; returns what it has found.
@@ -64,7 +72,8 @@ fn watch() -> anyhow::Result<Value> {
 }
 
 fn bar(proof: &Value) -> String {
-    let (done, total) = (number(proof, "compared"), number(proof, "total"));
+    let done = number(proof, "compared") + number(proof, "looked_up");
+    let total = number(proof, "total");
     let filled = (done * BAR).checked_div(total).unwrap_or(0).min(BAR);
     let marks = "#".repeat(filled as usize);
     let differ = number(proof, "differ");
@@ -93,6 +102,10 @@ fn report(proof: &Value) -> anyhow::Result<()> {
         inputs.join(", "),
         count("differ"),
         count("unsettled"),
+    )?;
+    say!(
+        "{} addresses looked up by all readers of the FIB",
+        count("looked_up")
     )?;
     let left = proof["progress"]["left_to_linux"].as_object();
     for (reason, packets) in left.into_iter().flatten() {

@@ -7,7 +7,8 @@ use anyhow::Context;
 use bora_daemon::{REPORTS, Report, Request};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 
-use crate::client;
+use crate::arguments::ProveOptions;
+use crate::{client, prove};
 use bora_terminal::{print, say};
 
 #[derive(Debug, Args)]
@@ -30,6 +31,15 @@ pub(crate) struct ShowWhat {
 }
 
 pub(crate) fn show(options: ShowOptions) -> anyhow::Result<()> {
+    if options
+        .what
+        .request
+        .flags
+        .iter()
+        .any(|flag| flag == "prove")
+    {
+        prove::wait(&ProveOptions::default())?;
+    }
     loop {
         let text = options.what.text(options.json)?;
         if options.watch && std::io::stdout().is_terminal() {

@@ -11,6 +11,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use bora_daemon::{Explanation, Flow, Traced};
 use pcap::{Capture, Linktype};
+use serde::Serialize;
 
 use crate::arguments::{CaptureOptions, Selection, TraceOptions};
 use crate::client;
@@ -24,11 +25,11 @@ pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
         false => Box::new(File::create(path).with_context(|| path.display().to_string())?),
     };
     let url = format!(
-        "/v1/capture?snap={}&rate={}&out={}{}",
+        "/v1/capture?snap={}&rate={}&out={}&{}",
         options.snap,
         options.rate,
         options.out,
-        query(&options.selection)
+        query(&options.selection)?
     );
     let mut packets = client::stream(&url, compiled(&options.selection)?)?;
     while let Some(octets) = packets.next()? {
@@ -40,7 +41,7 @@ pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
 
 /// Prints what becomes of packets until it has enough, or is ended by Ctrl-C.
 pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
-    let mut url = format!("/v1/trace?rate=1000{}", query(&options.selection));
+    let mut url = format!("/v1/trace?rate=1000&{}", query(&options.selection)?);
     let body = match &options.packet {
         Some(packet) => {
             url += "&limit=1&inject=true";
@@ -75,15 +76,20 @@ pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
     }
 }
 
-fn query(selection: &Selection) -> String {
-    let mut query = format!("&one_in={}", selection.one_in);
-    if let Some(count) = selection.count {
-        query += &format!("&limit={count}");
-    }
-    if let Some(port) = &selection.port {
-        query += &format!("&port={port}");
-    }
-    query
+/// Packets to take, as the daemon reads them.
+#[derive(Serialize)]
+struct Query<'a> {
+    one_in: u32,
+    limit: Option<u64>,
+    port: Option<&'a str>,
+}
+
+fn query(selection: &Selection) -> anyhow::Result<String> {
+    Ok(serde_urlencoded::to_string(Query {
+        one_in: selection.one_in,
+        limit: selection.count,
+        port: selection.port.as_deref(),
+    })?)
 }
 
 /// The filter as libpcap compiles it, in the form of `tcpdump -ddd`; nothing for none.
@@ -102,6 +108,16 @@ fn compiled(selection: &Selection) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// A packet, as the daemon reads it.
+#[derive(Serialize)]
+struct Origin<'a> {
+    source: IpAddr,
+    input: &'a str,
+    protocol: u8,
+    source_port: Option<u16>,
+    destination_port: Option<u16>,
+}
+
 /// What Bora knows of a packet's destination, and Linux of the whole way if it goes there; it is asked once for each.
 fn explanation<'a>(
     traced: &Traced,
@@ -113,7 +129,15 @@ fn explanation<'a>(
     let mut url = format!("/v1/explain/{}", flow.destination);
     // a tagged packet is one of another interface for Linux
     if traced.outcome == "to Linux" && !is_tagged(&traced.before) {
-        url += &format!("?source={}&input={}", flow.source, traced.input);
+        let (from, to) = flow.ports.unzip();
+        let origin = Origin {
+            source: flow.source,
+            input: &traced.input,
+            protocol: flow.protocol,
+            source_port: from,
+            destination_port: to,
+        };
+        url += &format!("?{}", serde_urlencoded::to_string(origin)?);
     }
     Ok(Some(match known.entry(url) {
         Entry::Occupied(there) => there.into_mut(),

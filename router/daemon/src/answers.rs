@@ -1,9 +1,10 @@
 //! What Linux's own answers have shown, for those who report it; [`crate::proof`] asks for them.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use bora_linux::lock;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Answers of Linux, shared with the thread that asks for them.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,24 @@ pub(crate) struct Watched {
     pub(crate) distrusted: Vec<String>,
     /// Why Linux cannot be asked.
     pub(crate) why: Option<String>,
+    /// The last proof about all addresses that came to its end.
+    pub(crate) proof: Option<Proved>,
+}
+
+/// What a proof about all addresses has found.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Proved {
+    /// Answers of Linux that were compared.
+    pub(crate) compared: u64,
+    /// Those where Bora does something else.
+    pub(crate) differ: u64,
+    /// When it ended.
+    #[serde(serialize_with = "seconds_since")]
+    pub(crate) ended: Instant,
+}
+
+fn seconds_since<S: Serializer>(then: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(then.elapsed().as_secs())
 }
 
 impl Answers {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::lookup::scalar;
+use crate::lookup::{Kernel, Simd, scalar};
 use crate::marks::UseMark;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::{NextHops, Shared};
@@ -93,6 +93,42 @@ impl FibReader {
         assert_eq!(keys.len(), out.len());
         let shared = &*self.shared;
         shared.simd.lookup6(&shared.v6, keys, out);
+    }
+
+    /// What [`FibReader::lookup4`] finds with these instructions, so that they can be compared.
+    ///
+    /// # Errors
+    /// [`FibError::NoSimd`] if the CPU lacks them.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn lookup4_with(
+        &self,
+        simd: Simd,
+        keys: &[u32],
+        out: &mut [NextHopId],
+    ) -> Result<(), FibError> {
+        assert_eq!(keys.len(), out.len());
+        Kernel::new(simd)?.lookup4(&self.shared.v4, keys, out);
+        Ok(())
+    }
+
+    /// What [`FibReader::lookup6`] finds with these instructions, so that they can be compared.
+    ///
+    /// # Errors
+    /// [`FibError::NoSimd`] if the CPU lacks them.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn lookup6_with(
+        &self,
+        simd: Simd,
+        keys: &[[u8; 16]],
+        out: &mut [NextHopId],
+    ) -> Result<(), FibError> {
+        assert_eq!(keys.len(), out.len());
+        Kernel::new(simd)?.lookup6(&self.shared.v6, keys, out);
+        Ok(())
     }
 
     /// Longest match of an IPv4 address in host order in one table; `None` if it has no prefix for it.

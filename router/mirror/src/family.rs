@@ -266,15 +266,12 @@ impl<P: Prefix> Family<P> {
         let sum = |routes: &[Route]| of_routes(prefix, routes, |route| hops.hash(route.target));
         let (before, after) = (sum(&old), sum(&routes));
         self.digest.replace(prefix.parts().0, before, after);
-        routes.iter().for_each(|route| hops.retain(route.target));
-        old.iter().for_each(|route| hops.release(route.target));
-        let own = |route: &Route| match tree {
-            MERGED => route.table == Table::Local,
-            _ => is_own(hops, route),
-        };
-        if !prefix.is_fixed() && old.iter().chain(&routes).any(own) {
+        let mut all = old.iter().chain(&routes);
+        if !prefix.is_fixed() && all.any(|route| is_own(hops, route)) {
             self.local_changes.push(prefix);
         }
+        routes.iter().for_each(|route| hops.retain(route.target));
+        old.iter().for_each(|route| hops.release(route.target));
         if tree == MERGED {
             let odd = |route: &Route| route.table == Table::Local && !is_own(hops, route);
             if routes.iter().any(odd) {

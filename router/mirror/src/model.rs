@@ -18,7 +18,7 @@ use crate::message::{
 };
 use crate::nexthops::NextHops;
 use crate::prefix_routes::Applied;
-use crate::rib::{Prefix, Route, Table, number};
+use crate::rib::{Prefix, Route, number};
 use crate::sysctl::Unread;
 use crate::world::{LocalAddresses, Port, Stations, World};
 
@@ -779,6 +779,13 @@ impl Model {
         self.local.generation += u64::from(changed);
     }
 
+    /// Leaves these prefixes to Linux, and no others.
+    pub(crate) fn distrust(&mut self, v4: BTreeSet<Prefix4>, v6: BTreeSet<Prefix6>) {
+        self.other_changes += 1;
+        self.v4.distrust(v4);
+        self.v6.distrust(v6);
+    }
+
     /// Grows with each change of what the FIB is made from.
     pub(crate) fn changes(&self) -> u64 {
         let tables = [&self.v4.digest, &self.v6.digest, &self.neighbours];
@@ -844,10 +851,5 @@ fn note_local<P: Prefix>(
 
 fn is_local<P: Prefix>(family: &Family<P>, hops: &NextHops, prefix: P) -> bool {
     let mut ribs = family.ribs();
-    ribs.any(|(_, rib)| {
-        let mut routes = rib.get(prefix).iter();
-        routes.any(|route| {
-            matches!(route.table, Table::Local | Table::Further(_)) && is_own(hops, route)
-        })
-    })
+    ribs.any(|(_, rib)| rib.get(prefix).iter().any(|route| is_own(hops, route)))
 }

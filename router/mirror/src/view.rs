@@ -1,16 +1,16 @@
 //! The kernel's routes, as `bora show routes` prints them.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bora_fib::{Prefix4, Prefix6};
 
-use crate::family::Family;
+use crate::family::{Family, is_own};
 use crate::message::{Hop, Target};
 use crate::mirror::Mirror;
 use crate::model::Model;
 use crate::nexthops::NextHops;
-use crate::rib::{Best, MERGED, Prefix, Route, Tree, number};
+use crate::rib::{Best, MERGED, Prefix, Route, Table, Tree, number};
 
 /// One route of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -123,8 +123,7 @@ impl Mirror {
                 IpAddr::V6(address) => v6.insert(Prefix6::masked(address.to_bits(), len)),
             };
         }
-        self.model.v4.distrust(v4);
-        self.model.v6.distrust(v6);
+        self.model.distrust(v4, v6);
     }
 
     /// The longest prefix of the main table that has an address.
@@ -139,6 +138,17 @@ impl Mirror {
                 .longest_match6(address.to_bits())
                 .map(|(prefix, _)| parts(prefix)),
         }
+    }
+
+    /// Whether Linux sends from an address (`__ip_dev_find()`): the table `local` has it, or an interface that may be down.
+    pub fn sends_from(&self, address: Ipv4Addr) -> bool {
+        let Model {
+            v4, hops, world, ..
+        } = &self.model;
+        let mut routes = v4.rib.covering(address.to_bits().into(), 32);
+        routes.any(|(_, routes)| {
+            { routes.iter() }.any(|route| route.table == Table::Local && is_own(hops, route))
+        }) || { world.addresses.iter() }.any(|known| known.address == address)
     }
 
     /// Takes the prefixes of which the path MTU of the route has changed, in octets: `None` where it has none of its own any

@@ -48,7 +48,8 @@ pub struct Tunnel {
     pub has_stations: bool,
 }
 
-/// Destinations that are the router's own, from the local routing table; for the XDP program.
+/// Addresses that routes of any table make the router's own, or that are no host's; for the XDP program. Linux drops packets from
+/// them (`__fib_validate_source()`), so that they are the router's as destinations and as sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LocalAddresses {
     /// Grows by one with each change.

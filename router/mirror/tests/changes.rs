@@ -370,7 +370,7 @@ fn overflow_recovers() {
 
 /// A mirror has Linux keep gateways resolved, one that only looks does not.
 #[test]
-fn who_only_looks_asks_for_no_gateway() {
+fn a_mirror_that_only_looks_asks_for_no_gateway() {
     for only_looks in [false, true] {
         let config = MirrorConfig {
             only_looks,

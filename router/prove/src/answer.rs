@@ -1,12 +1,12 @@
 //! Answers of Linux and of Bora.
 
-use std::fmt;
-use std::io;
 use std::net::IpAddr;
 
 use bora_contract::Reason;
 use bora_fib::PortId;
 use bora_wire::MacAddr;
+
+use crate::question::Tags;
 
 /// What Linux does with a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,19 @@ pub(crate) struct Route {
     pub encapsulates: bool,
 }
 
+impl Route {
+    /// Whether an address is in its prefix. IPv6 keeps a path of a next-hop object with one of the routes by that object
+    /// (fib6_nh's rt6i_pcpu), and tells that one where it means another.
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        let (Some((IpAddr::V6(prefix), length)), IpAddr::V6(address)) = (self.prefix, address)
+        else {
+            return true;
+        };
+        let differs = prefix.to_bits() ^ address.to_bits();
+        differs.leading_zeros() >= length.into()
+    }
+}
+
 /// A path of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
@@ -54,6 +67,8 @@ pub(crate) enum BoraAnswer {
     Forward {
         /// The port or device that this packet leaves by, and the Ethernet address that it goes to.
         chosen: (PortId, MacAddr),
+        /// The VLAN tags that it gets.
+        tags: Tags,
         /// All ways of the next hop that lead to a neighbour, with their shares of 2^31 flows; a way that Bora leaves to Linux
         /// is not among them. Shares are 0 where buckets choose.
         ways: Vec<(PortId, MacAddr, u32)>,
@@ -66,6 +81,10 @@ pub(crate) enum BoraAnswer {
         to: MacAddr,
         /// The Ethernet address of the interface that it leaves by.
         from: MacAddr,
+        /// The VLAN tags that it gets.
+        tags: Tags,
+        /// Whether it would send a packet that is longer than Linux sends there.
+        sends_longer: bool,
     },
     /// It puts it into a tunnel.
     Tunnel {
@@ -78,60 +97,4 @@ pub(crate) enum BoraAnswer {
     Linux(Reason),
     /// It drops it.
     Drop(Reason),
-}
-
-impl fmt::Display for LinuxAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own => f.write_str("for the router itself"),
-            Self::Refuse(error) => write!(f, "refused: {}", io::Error::from_raw_os_error(*error)),
-            Self::Forward(route) => route.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths = self.paths.iter().map(|path| {
-            let via = path.gateway.map(|gateway| format!("via {gateway} "));
-            let state = if path.alive { "" } else { " dead" };
-            let (via, device, weight) = (via.unwrap_or_default(), path.device, path.weight);
-            format!("{via}dev {device} weight {weight}{state}")
-        });
-        write!(f, "forwarded {}", paths.collect::<Vec<_>>().join(", "))?;
-        if let Some(mtu) = self.mtu {
-            write!(f, " mtu {mtu}")?;
-        }
-        if self.encapsulates {
-            f.write_str(" encapsulated")?;
-        }
-        match self.prefix {
-            Some((address, length)) => {
-                write!(f, " (route {address}/{length} of table {})", self.table)
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for BoraAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Forward { chosen, ways, mtu } => {
-                write!(f, "sent by port {} to {} mtu {mtu}", chosen.0.0, chosen.1)?;
-                let ways = ways.iter();
-                let ways: Vec<_> = ways
-                    .map(|(port, mac, share)| format!("port {} {mac} {share}", port.0))
-                    .collect();
-                match ways.len() {
-                    0 | 1 => Ok(()),
-                    _ => write!(f, " (one of {})", ways.join(", ")),
-                }
-            }
-            Self::Express { to, from } => write!(f, "sent by the port with {from} to {to}"),
-            Self::Tunnel { device, mtu } => write!(f, "into tunnel {} mtu {mtu}", device.0),
-            Self::Linux(reason) => write!(f, "left to Linux ({})", reason.name()),
-            Self::Drop(reason) => write!(f, "dropped ({})", reason.name()),
-        }
-    }
 }

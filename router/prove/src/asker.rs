@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use bora_contract::Reason;
-use bora_wire::MacAddr;
+use bora_fib::PortId;
 use bora_worker::Tables;
-use bora_xdp::{ProgramAnswer, Questions};
+use bora_xdp::Questions;
 use serde::Serialize;
 
 use crate::answer::{BoraAnswer, LinuxAnswer, Path};
@@ -16,8 +16,10 @@ use crate::decide::Decider;
 use crate::exchange::ProveError;
 use crate::judge::{Outcome, judge};
 use crate::linux::Linux;
-use crate::question::{Input, LENGTH, Question};
+use crate::program::ask_program;
+use crate::question::{Input, Question};
 use crate::surroundings::Surroundings;
+use crate::words;
 
 /// How long to wait before a difference is asked about again, because Bora may just be following a change: after each attempt.
 const PATIENCE: [Duration; 5] = [
@@ -89,6 +91,8 @@ pub struct Progress {
     pub unsettled: u64,
     /// Questions whose input is gone.
     pub gone: u64,
+    /// Addresses that all readers of the FIB have looked up.
+    pub looked_up: u64,
     /// Questions to be asked again.
     pub waiting: usize,
     /// A sum of hashes over Linux's answers: equal on two routers with the same tables and names of interfaces.
@@ -232,6 +236,41 @@ impl Asker {
         Ok(())
     }
 
+    /// Has all readers of the FIB look up addresses, and compares what they find.
+    ///
+    /// # Errors
+    /// The XDP program cannot be asked.
+    pub(crate) fn compare_readers(&mut self, addresses: &[IpAddr]) -> Result<(), ProveError> {
+        let mut found = self
+            .decider
+            .compare_readers(addresses, self.program.as_ref())?;
+        for wait in PATIENCE {
+            if found.is_empty() {
+                break;
+            }
+            thread::sleep(wait); // the FIB may just be changing
+            let again: Vec<IpAddr> = found.iter().map(|(address, _)| *address).collect();
+            found = self
+                .decider
+                .compare_readers(&again, self.program.as_ref())?;
+        }
+        self.progress.looked_up += addresses.len() as u64;
+        self.progress.differ += found.len() as u64;
+        let room = KEPT.saturating_sub(self.differences.len());
+        let differences = found.into_iter().take(room);
+        self.differences
+            .extend(differences.map(|(destination, bora)| Difference {
+                packet: format!("to {destination}"),
+                input: "any input".into(),
+                what: "the readers of the FIB find other next hops",
+                linux: "not asked".into(),
+                bora,
+                destination,
+                prefix: None,
+            }));
+        Ok(())
+    }
+
     /// Asks again what was different and is due.
     fn ask_again(&mut self) -> Result<(), ProveError> {
         let now = Instant::now();
@@ -349,31 +388,27 @@ impl Asker {
         (linux, bora): &(LinuxAnswer, BoraAnswer),
         what: &'static str,
     ) -> Difference {
-        let prefix = match linux {
+        let prefix = match &linux {
             LinuxAnswer::Forward(route) => route.prefix,
             LinuxAnswer::Own | LinuxAnswer::Refuse(_) => None,
         };
-        let mut linux = linux.to_string();
-        let mut bora = bora.to_string();
-        for input in &self.inputs {
-            // names say more than numbers
-            linux = linux.replace(
-                &format!("dev {} ", input.ifindex),
-                &format!("dev {} ", input.name),
-            );
-            bora = bora.replace(
-                &format!("port {} ", input.number.0),
-                &format!("{} ", input.name),
-            );
-        }
+        let around = &self.around.0;
+        let link = |index| match around.name_of(index) {
+            "" => format!("interface {index}"),
+            name => name.to_owned(),
+        };
+        let port = |port: PortId| {
+            let known = self.inputs.iter().find(|input| input.number == port);
+            known.map_or_else(|| format!("port {}", port.0), |known| known.name.clone())
+        };
         Difference {
             destination: question.destination,
             prefix,
             packet: question.to_string(),
             input: self.inputs[question.input].name.clone(),
             what,
-            linux,
-            bora,
+            linux: words::of_linux(linux, &link),
+            bora: words::of_bora(bora, &port),
         }
     }
 
@@ -383,8 +418,9 @@ impl Asker {
         let by_linux = self.linux.ask(questions, inputs)?;
         let mut by_bora = self.decider.ask(questions, inputs);
         if let Some(program) = &mut self.program {
-            for (question, answer) in questions.iter().zip(&mut by_bora) {
-                ask_program(program, question, &inputs[question.input], answer);
+            for ((question, linux), answer) in questions.iter().zip(&by_linux).zip(&mut by_bora) {
+                let linux = (linux.as_ref(), around);
+                ask_program(program, question, &inputs[question.input], linux, answer);
             }
         }
         let has_choice = |at: &usize| {
@@ -412,34 +448,6 @@ impl Asker {
 
 /// What both said and what comes of it; nothing where the input is gone.
 type Said = Option<(LinuxAnswer, BoraAnswer, Outcome)>;
-
-/// Replaces the answer of the engine's stages, unless the program gives the packet to the engine. An input that is gone or not
-/// prepared for XDP is Linux's.
-fn ask_program(
-    program: &mut Questions,
-    question: &Question,
-    input: &Input,
-    answer: &mut BoraAnswer,
-) {
-    if !input.has_program {
-        return;
-    }
-    let mut frame = [0; LENGTH];
-    question.write(input, &mut frame);
-    let reason = match *answer {
-        BoraAnswer::Linux(reason) => reason,
-        _ => Reason::LeftToLinux,
-    };
-    *answer = match program.ask(input.ifindex, &frame) {
-        Ok(ProgramAnswer::ToEngine) => return,
-        Ok(ProgramAnswer::Dropped) => BoraAnswer::Drop(Reason::Blackhole),
-        Ok(ProgramAnswer::Sent { to, from }) => BoraAnswer::Express {
-            to: MacAddr(to),
-            from: MacAddr(from),
-        },
-        Ok(ProgramAnswer::ToLinux) | Err(_) => BoraAnswer::Linux(reason),
-    };
-}
 
 struct Fnv(u64);
 

@@ -81,16 +81,22 @@ impl Borders {
         }
     }
 
-    /// Adds those of all routes of Linux, in all tables.
+    /// Adds those of all routes of Linux, in all tables. `further` gets those of all tables but the main one.
     ///
     /// # Errors
     /// Linux cannot be asked, or an answer cannot be read.
-    pub(crate) fn add_routes(&mut self, linux: &mut Linux) -> Result<(), ProveError> {
+    pub(crate) fn add_routes(
+        &mut self,
+        further: &mut Self,
+        linux: &mut Linux,
+    ) -> Result<(), ProveError> {
         let body = self.head();
         linux.exchange().dump(libc::RTM_GETROUTE, &body, |message| {
             let RouteNetlinkMessage::NewRoute(route) = message else {
                 return;
             };
+            // numbers above 255 are in an attribute
+            let is_main = route.header.table == libc::RT_TABLE_MAIN;
             let length = route.header.destination_prefix_length;
             let first = route.attributes.iter().find_map(|one| match one {
                 RouteAttribute::Destination(RouteAddress::Inet(address)) => {
@@ -102,6 +108,9 @@ impl Borders {
                 _ => None,
             });
             self.add(first.unwrap_or(0), length);
+            if !is_main {
+                further.add(first.unwrap_or(0), length);
+            }
         })
     }
 
@@ -166,13 +175,17 @@ impl Borders {
         (self.firsts[at], last)
     }
 
-    /// Some of them, evenly, at most `count`.
-    pub(crate) fn some(&self, count: usize) -> Self {
-        let step = self.firsts.len().div_ceil(count.max(1)).max(1);
-        Self {
-            v6: self.v6,
-            firsts: self.firsts.iter().copied().step_by(step).collect(),
-        }
+    /// The first address of an interval, and one inside.
+    pub(crate) fn two(&self, at: usize) -> [IpAddr; 2] {
+        let (first, last) = self.interval(at);
+        let inside = first + mixed(first) % (last - first).saturating_add(1).max(1);
+        [first, inside].map(|number| self.address(number))
+    }
+
+    /// Adds some of others, evenly, at most `count`.
+    pub(crate) fn add_some(&mut self, all: &Self, count: usize) {
+        let step = all.firsts.len().div_ceil(count.max(1)).max(1);
+        self.firsts.extend(all.firsts.iter().step_by(step));
     }
 
     /// An address of this IP version.
@@ -202,6 +215,17 @@ pub(crate) fn number(address: IpAddr) -> u128 {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => address.to_bits(),
     }
+}
+
+/// A number that looks random (SplitMix64), the same each time.
+pub(crate) fn mixed(number: u128) -> u128 {
+    let mix = |word: u64| {
+        let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    };
+    let low = mix(number as u64 ^ (number >> 64) as u64 ^ 0x9e37_79b9_7f4a_7c15);
+    u128::from(mix(low)) << 64 | u128::from(low)
 }
 
 #[cfg(test)]
@@ -242,7 +266,10 @@ mod tests {
         assert_eq!(borders.interval(5), (0x0b00_0000, u32::MAX.into()));
         assert_eq!(of(&["255.255.255.255/32"]).firsts, [0, u32::MAX.into()]);
         assert_eq!(of(&["::/0", "8000::/1"]).firsts, [0, 1 << 127]);
-        assert_eq!(borders.some(2).firsts, [0, 0x0a02_0000]);
+        let mut some = of(&["10.0.0.0/8"]);
+        some.add_some(&borders, 2);
+        some.settle();
+        assert_eq!(some.firsts, [0, 0x0a00_0000, 0x0a02_0000, 0x0b00_0000]);
     }
 
     #[test]

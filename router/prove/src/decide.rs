@@ -1,5 +1,6 @@
 //! Bora's answers: what the stages of its workers decide.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bora_buffer::{Frame, MAX_BATCH, Region};
@@ -10,10 +11,12 @@ use bora_forward::{
 };
 use bora_wire::MacAddr;
 use bora_worker::Tables;
+use bora_xdp::Questions;
 
 use crate::answer::BoraAnswer;
 use crate::exchange::ProveError;
-use crate::question::{Input, LENGTH, Question};
+use crate::question::{CardRoute, Input, LENGTH, Question, Tags, tags_of};
+use crate::readers;
 
 /// Octets of a packet buffer; tunnels need room.
 const FRAME: u32 = 2048;
@@ -92,6 +95,21 @@ impl Decider {
         answers
     }
 
+    /// What the readers of the FIB find for addresses of the main table, where they do not agree, in words.
+    ///
+    /// # Errors
+    /// The XDP program cannot be asked.
+    pub(crate) fn compare_readers(
+        &mut self,
+        addresses: &[IpAddr],
+        program: Option<&Questions>,
+    ) -> Result<Vec<(IpAddr, String)>, ProveError> {
+        self.fib.online();
+        let different = readers::compare(&self.fib, program, addresses);
+        self.fib.offline();
+        different
+    }
+
     fn ask_some(&mut self, questions: &[Question], input: &Input, answers: &mut Vec<BoraAnswer>) {
         for question in questions {
             self.push(LENGTH, |octets| question.write(input, octets));
@@ -110,10 +128,17 @@ impl Decider {
             if let Verdict::Forward(port) = self.batch.meta[place].verdict() {
                 let octets = self.region.octets(&self.batch.packets[place]);
                 let mac = octets.first_chunk().copied().map_or(MacAddr::ZERO, MacAddr);
-                answers[first + place] = self.sent((port, mac), id);
+                answers[first + place] = self.sent((port, mac), tags_of(octets), id);
             }
         }
         self.empty();
+        for (question, answer) in questions.iter().zip(&mut answers[first..]) {
+            // cards are in front of everything
+            let mut routes = input.card.iter();
+            if let Some(route) = routes.find(|route| route.covers(question.destination)) {
+                *answer = by_card(route);
+            }
+        }
     }
 
     /// Adds a packet to the batch, if it finds room.
@@ -157,7 +182,7 @@ impl Decider {
     }
 
     /// The answer for a packet that leaves by a next hop.
-    fn sent(&self, chosen: (PortId, MacAddr), id: NextHopId) -> BoraAnswer {
+    fn sent(&self, chosen: (PortId, MacAddr), tags: Tags, id: NextHopId) -> BoraAnswer {
         let members = match self.fib.next_hop(id) {
             NextHop::Group(group) => group
                 .shares()
@@ -184,7 +209,21 @@ impl Decider {
                 _ => {}
             }
         }
-        BoraAnswer::Forward { chosen, ways, mtu }
+        BoraAnswer::Forward {
+            chosen,
+            tags,
+            ways,
+            mtu,
+        }
+    }
+}
+
+fn by_card(route: &CardRoute) -> BoraAnswer {
+    BoraAnswer::Forward {
+        chosen: (route.out, route.mac),
+        tags: Tags::default(),
+        ways: vec![(route.out, route.mac, FLOWS)],
+        mtu: route.mtu,
     }
 }
 

@@ -7,13 +7,15 @@ use bora_fib::PortId;
 use bora_wire::MacAddr;
 
 use crate::answer::{BoraAnswer, LinuxAnswer, Path, Route};
-use crate::question::{Input, Question};
+use crate::question::{Input, Question, Tags};
 use crate::surroundings::Surroundings;
 
 /// Flows that are shared out.
 const FLOWS: u64 = 1 << 31;
 /// Longest IP packet, octets.
 const LONGEST: u32 = 65_535;
+
+const LONGER: &str = "Bora sends longer packets than Linux";
 
 /// What comparing two answers gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +51,12 @@ pub(crate) fn judge(
     if question.is_v6() && !around.forwards_v6 {
         return Outcome::Differs("Linux does not forward IPv6, and Bora does");
     }
-    if route.encapsulates {
+    if !route.holds(question.destination) {
+        return Outcome::Same; // it forwards, and does not tell by which route
+    }
+    // of several paths, express has Linux choose for each packet, which may be a plain one
+    let is_chosen = matches!(bora, BoraAnswer::Express { .. }) && route.paths.len() > 1;
+    if route.encapsulates && !is_chosen {
         return Outcome::Differs("Linux puts something around it, and Bora does not");
     }
     let judge = Judge {
@@ -59,11 +66,20 @@ pub(crate) fn judge(
         route,
     };
     let found = match bora {
-        BoraAnswer::Forward { chosen, ways, mtu } => judge
+        BoraAnswer::Forward {
+            chosen,
+            tags,
+            ways,
+            mtu,
+        } => judge
             .chosen(*chosen, path)
+            .and_then(|()| judge.tags(chosen.0, *tags))
             .and_then(|()| judge.ways(ways))
             .and_then(|()| judge.mtu(chosen.0, *mtu)),
-        BoraAnswer::Express { to, from } => judge.express(*to, *from, path),
+        BoraAnswer::Express {
+            sends_longer: true, ..
+        } => Err(LONGER),
+        BoraAnswer::Express { to, from, tags, .. } => judge.express(*to, *from, *tags, path),
         BoraAnswer::Tunnel { device, mtu } => judge
             .tunnel(*device)
             .and_then(|()| judge.mtu(*device, *mtu)),
@@ -86,6 +102,13 @@ fn dropped(reason: Reason, linux: &LinuxAnswer) -> Outcome {
         (_, LinuxAnswer::Refuse(libc::EINVAL)) => Outcome::Same,
         _ => Outcome::Differs("Bora drops it, and Linux does not"),
     }
+}
+
+/// The longest packet that Linux forwards by a device and a route, octets (`ip_dst_mtu_maybe_forward()`,
+/// `ip6_dst_mtu_maybe_forward()`).
+pub(crate) fn longest(route: &Route, device: u32, around: &Surroundings) -> u32 {
+    let mtu = route.mtu.or_else(|| around.mtu(device));
+    mtu.unwrap_or(0).min(LONGEST)
 }
 
 struct Judge<'a> {
@@ -132,13 +155,32 @@ impl Judge<'_> {
         }
     }
 
-    fn express(&self, to: MacAddr, from: MacAddr, path: Option<&Path>) -> Result<(), &'static str> {
+    fn express(
+        &self,
+        to: MacAddr,
+        from: MacAddr,
+        tags: Tags,
+        path: Option<&Path>,
+    ) -> Result<(), &'static str> {
         let is_it = |path: &Path| {
-            self.neighbour(path) == Some(to) && self.around.mac(path.device) == Some(from)
+            let device = path.device;
+            self.neighbour(path) == Some(to)
+                && self.around.mac(device) == Some(from)
+                && self.around.tags(device).is_none_or(|wanted| wanted == tags)
         };
         match path.map_or_else(|| self.alive().any(is_it), is_it) {
             true => Ok(()),
             false => Err("Linux sends it to another neighbour or by another interface"),
+        }
+    }
+
+    fn tags(&self, port: PortId, tags: Tags) -> Result<(), &'static str> {
+        let wanted = self
+            .ifindex(port)
+            .and_then(|device| self.around.tags(device));
+        match wanted.is_none_or(|wanted| wanted == tags) {
+            true => Ok(()),
+            false => Err("Linux gives it other VLAN tags"),
         }
     }
 
@@ -181,15 +223,13 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether Bora sends no longer packets than Linux does (ip_dst_mtu_maybe_forward(), ip6_dst_mtu_maybe_forward()).
+    /// Whether Bora sends no longer packets than Linux does.
     fn mtu(&self, port: PortId, mtu: u16) -> Result<(), &'static str> {
-        let device = self
-            .ifindex(port)
-            .and_then(|device| self.around.mtu(device));
-        let linux = self.route.mtu.or(device).unwrap_or(0).min(LONGEST);
+        let linux =
+            { self.ifindex(port) }.map_or(0, |device| longest(self.route, device, self.around));
         match u32::from(mtu) <= linux {
             true => Ok(()),
-            false => Err("Bora sends longer packets than Linux"),
+            false => Err(LONGER),
         }
     }
 }

@@ -17,14 +17,17 @@ mod decide;
 mod exchange;
 mod judge;
 mod linux;
+mod program;
 mod question;
+mod readers;
 mod surroundings;
 mod walk;
+mod words;
 
 pub use asker::{Asker, Difference, Progress};
 pub use borders::ends;
 pub use decide::Decider;
 pub use exchange::ProveError;
 pub use linux::Linux;
-pub use question::{Input, Question};
+pub use question::{CardRoute, Entry, Input, Question, Tags};
 pub use walk::Walk;

@@ -11,6 +11,7 @@ use netlink_packet_route::route::{
 use crate::answer::{LinuxAnswer, Path, Route};
 use crate::exchange::{Answer, Exchange, ProveError, attribute};
 use crate::question::{Input, Question};
+use crate::words;
 
 const RTM_F_FIB_MATCH: u32 = 0x2000;
 const RTM_F_LOOKUP_TABLE: u32 = 0x1000;
@@ -86,6 +87,25 @@ impl Linux {
         Ok(paths)
     }
 
+    /// What Linux does with a packet that comes in by an interface, in words; `name`: of a link.
+    ///
+    /// # Errors
+    /// Linux cannot be asked, or an answer cannot be read.
+    pub fn tell(
+        &mut self,
+        question: &Question,
+        ifindex: u32,
+        name: &dyn Fn(u32) -> String,
+    ) -> Result<String, ProveError> {
+        let body = request(question, ifindex, RTM_F_LOOKUP_TABLE);
+        self.exchange.add(libc::RTM_GETROUTE, 0, &body);
+        let answer = self.exchange.ask(1)?.into_iter().next().and_then(read);
+        Ok(match answer {
+            Some(answer) => words::of_linux(&answer, name),
+            None => format!("there is no {} any more", name(ifindex)),
+        })
+    }
+
     pub(crate) fn exchange(&mut self) -> &mut Exchange {
         &mut self.exchange
     }
@@ -123,9 +143,11 @@ fn request(question: &Question, ifindex: u32, flags: u32) -> Vec<u8> {
         }
     }
     attribute(&mut body, libc::RTA_IIF, &ifindex.to_ne_bytes());
-    attribute(&mut body, RTA_IP_PROTO, &[question.protocol.0]);
-    attribute(&mut body, RTA_SPORT, &question.ports[0].to_be_bytes());
-    attribute(&mut body, RTA_DPORT, &question.ports[1].to_be_bytes());
+    if question.is_answered() {
+        attribute(&mut body, RTA_IP_PROTO, &[question.protocol.0]);
+        attribute(&mut body, RTA_SPORT, &question.ports[0].to_be_bytes());
+        attribute(&mut body, RTA_DPORT, &question.ports[1].to_be_bytes());
+    }
     body
 }
 

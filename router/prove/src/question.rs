@@ -1,10 +1,10 @@
 //! What is asked: what becomes of a packet.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bora_fib::PortId;
-use bora_wire::{MacAddr, Protocol, ipv4, udp};
+use bora_wire::{MacAddr, Protocol, ethernet, ipv4, udp};
 
 /// A port or device that packets come in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +17,67 @@ pub struct Input {
     pub name: String,
     /// Its Ethernet address, which packets that are to be forwarded have.
     pub mac: MacAddr,
+    /// Whether what comes in by it comes in by a bond, to which it belongs.
+    pub in_bond: bool,
     /// Whether all IPv4, and all IPv6, that comes in there is left to Linux.
     pub to_linux: [bool; 2],
     /// Whether sources of its IPv4 packets are looked up (rp_filter).
     pub checks_sources: bool,
-    /// Whether the XDP program decides about its packets, or gives them to the engine.
-    pub has_program: bool,
+    /// Where its packets meet the XDP program, which decides about them or gives them to the engine; `None` if they do not.
+    pub entry: Option<Entry>,
+    /// What its card forwards by itself.
+    pub card: Vec<CardRoute>,
 }
+
+/// A route that a card forwards by, past Bora's workers and Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardRoute {
+    /// Destinations: address and prefix length.
+    pub prefix: (Ipv4Addr, u8),
+    /// Bora's number of the port that it leads to.
+    pub out: PortId,
+    /// Ethernet address of the next hop.
+    pub mac: MacAddr,
+    /// Longest packet, octets.
+    pub mtu: u16,
+}
+
+impl CardRoute {
+    /// Whether packets to an address take it.
+    pub(crate) fn covers(&self, destination: IpAddr) -> bool {
+        let (address, length) = self.prefix;
+        let IpAddr::V4(destination) = destination else {
+            return false;
+        };
+        let differ = address.to_bits() ^ destination.to_bits();
+        differ.leading_zeros() >= u32::from(length)
+    }
+}
+
+/// What a packet of a port or device is like at the port that it comes in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Linux's number of the port.
+    pub ifindex: u32,
+    /// Its VLAN tags.
+    pub tags: Tags,
+}
+
+impl Entry {
+    /// A frame without tags, as it comes in there.
+    pub fn tagged(&self, frame: &[u8]) -> Vec<u8> {
+        tagged(frame, self.tags)
+    }
+}
+
+/// VLAN tags as on the wire, without priority, the outer one first; zeros where there is none.
+pub type Tags = [u8; 8];
+
+/// Octets of a tag, and of what is in front of it.
+const TAG: usize = 4;
+const ADDRESSES: usize = 12;
+/// Octets of the longest frame that the kernel tries a program on, less than a page.
+const LONGEST: usize = 3400;
 
 /// Octets of a question's frame; room for the headers of IPv6 and UDP.
 pub(crate) const LENGTH: usize = 90;
@@ -80,10 +134,52 @@ impl Question {
         }
     }
 
+    /// The packet as it comes in by a port, with tags. `octets`: the length of the IP packet; `None` if a program cannot be tried on
+    /// such a long one.
+    pub(crate) fn frame(&self, input: &Input, tags: Tags, octets: usize) -> Option<Vec<u8>> {
+        let length = octets + ethernet::HEADER_LEN;
+        if length > LONGEST {
+            return None;
+        }
+        let mut frame = vec![0; length];
+        self.write(input, &mut frame);
+        Some(tagged(&frame, tags))
+    }
+
+    /// Whether Linux answers questions about its protocol (rtm_getroute_parse_ip_proto()).
+    pub(crate) fn is_answered(&self) -> bool {
+        const ICMP: Protocol = Protocol(1);
+        let icmp = match self.is_v6() {
+            true => Protocol::ICMPV6,
+            false => ICMP,
+        };
+        [Protocol::TCP, Protocol::UDP, icmp].contains(&self.protocol)
+    }
+
     /// Whether it is about IPv6.
     pub fn is_v6(&self) -> bool {
         self.destination.is_ipv6()
     }
+}
+
+fn tagged(frame: &[u8], tags: Tags) -> Vec<u8> {
+    let tags = tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
+    let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
+    let tags: Vec<u8> = tags.flatten().copied().collect();
+    [addresses, &tags, rest].concat()
+}
+
+/// The tags of a frame.
+pub(crate) fn tags_of(frame: &[u8]) -> Tags {
+    let mut tags = Tags::default();
+    let there = frame.get(ADDRESSES..).unwrap_or_default();
+    for (tag, found) in tags.chunks_exact_mut(TAG).zip(there.chunks_exact(TAG)) {
+        if !matches!(found[..2], [0x81, 0x00] | [0x88, 0xa8]) {
+            break;
+        }
+        tag.copy_from_slice(&[found[0], found[1], found[2] & 0x0f, found[3]]);
+    }
+    tags
 }
 
 impl fmt::Display for Question {
@@ -94,5 +190,22 @@ impl fmt::Display for Question {
         }
         let [from, to] = self.ports;
         write!(f, " protocol {} ports {from} {to}", self.protocol.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_behind_the_addresses() {
+        let entry = |tags| Entry { ifindex: 1, tags };
+        let frame = [&[7; ADDRESSES][..], &[8, 0, 1]].concat();
+        assert_eq!(entry(Tags::default()).tagged(&frame), frame);
+        let tags = [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6];
+        let two = [&[7; ADDRESSES][..], &tags, &[8, 0, 1]].concat();
+        assert_eq!(entry(tags).tagged(&frame), two);
+        assert_eq!(tags_of(&two), tags);
+        assert_eq!(entry(tags).tagged(&[1]).len(), 9);
     }
 }

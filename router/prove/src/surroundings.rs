@@ -6,14 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bora_wire::MacAddr;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVlan, LinkAttribute, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 
 use crate::exchange::ProveError;
 use crate::linux::Linux;
-use crate::question::Question;
+use crate::question::{Question, Tags};
 
 /// Octets of `struct ifinfomsg` and `struct ndmsg`.
 const LINK: usize = 16;
@@ -25,6 +27,12 @@ struct Link {
     mac: Option<MacAddr>,
     /// Octets.
     mtu: u32,
+    /// The link that it is on.
+    on: u32,
+    /// The tag of a VLAN device, as on the wire.
+    tag: Option<[u8; 4]>,
+    /// Whether frames get tags there that its own settings do not tell.
+    is_bridge: bool,
 }
 
 /// Links and neighbours of Linux.
@@ -68,6 +76,11 @@ impl Surroundings {
             match one {
                 LinkAttribute::IfName(text) => found.name.clone_from(text),
                 LinkAttribute::Mtu(octets) => found.mtu = *octets,
+                LinkAttribute::Link(index) => found.on = *index,
+                LinkAttribute::LinkInfo(infos) => {
+                    found.is_bridge = infos.contains(&LinkInfo::Kind(InfoKind::Bridge));
+                    found.tag = infos.iter().find_map(tag);
+                }
                 LinkAttribute::Address(octets) => {
                     found.mac = octets.first_chunk().copied().map(MacAddr);
                 }
@@ -138,6 +151,23 @@ impl Surroundings {
         self.links.get(&ifindex)?.mac
     }
 
+    /// The VLAN tags of frames that leave by a link; `None` if a bridge gives them.
+    pub(crate) fn tags(&self, mut ifindex: u32) -> Option<Tags> {
+        let mut tags = Vec::new();
+        while let Some(link) = self.links.get(&ifindex) {
+            match link.tag {
+                _ if link.is_bridge => return None,
+                Some(tag) if tags.len() < size_of::<Tags>() => {
+                    tags.splice(..0, tag);
+                    ifindex = link.on;
+                }
+                _ => break,
+            }
+        }
+        tags.resize(size_of::<Tags>(), 0);
+        tags.try_into().ok()
+    }
+
     /// The MTU of a link, octets.
     pub(crate) fn mtu(&self, ifindex: u32) -> Option<u32> {
         self.links.get(&ifindex).map(|link| link.mtu)
@@ -147,6 +177,22 @@ impl Surroundings {
     pub(crate) fn neighbour(&self, ifindex: u32, address: IpAddr) -> Option<MacAddr> {
         self.neighbours.get(&(ifindex, address)).copied()
     }
+}
+
+/// The tag of a VLAN device.
+fn tag(info: &LinkInfo) -> Option<[u8; 4]> {
+    let LinkInfo::Data(InfoData::Vlan(about)) = info else {
+        return None;
+    };
+    let id = about.iter().find_map(|one| match one {
+        InfoVlan::Id(id) => Some(id.to_be_bytes()),
+        _ => None,
+    })?;
+    let protocol = about.iter().find_map(|one| match one {
+        InfoVlan::Protocol(protocol) => Some(u16::from(*protocol).to_be_bytes()),
+        _ => None,
+    })?;
+    Some([protocol[0], protocol[1], id[0], id[1]])
 }
 
 /// Whether no router forwards packets of an address: link-local and multicast ones.

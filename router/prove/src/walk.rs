@@ -11,14 +11,15 @@ use bora_worker::Tables;
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 
 use crate::asker::Asker;
-use crate::borders::Borders;
+use crate::borders::{Borders, mixed, number};
 use crate::exchange::ProveError;
 use crate::question::Question;
 
 /// Intervals in one step; each is asked about twice.
 const STEP: usize = 64;
-/// Intervals for packets that a rule tells from others by more than addresses.
-const SOME: usize = 4096;
+/// Intervals of the main table for packets that a rule tells from others by more than their destination: of all tables but this
+/// one, all are asked about.
+const SOME: usize = 1024;
 
 /// What an interval's addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ struct Leg {
 /// A walk.
 pub struct Walk {
     asker: Asker,
+    /// Addresses that all readers of the FIB are to look up, IPv4 and IPv6, and the place of the next interval.
+    look_ups: Vec<(Arc<Borders>, usize)>,
     legs: Vec<Leg>,
     /// The next interval: leg, and place in it.
     at: (usize, usize),
@@ -53,17 +56,21 @@ impl Walk {
         inputs: &[usize],
         bora: &[(IpAddr, u8)],
     ) -> Result<Self, ProveError> {
-        let mut legs = Vec::new();
+        let (mut look_ups, mut legs) = (Vec::new(), Vec::new());
         for v6 in [false, true] {
-            let mut borders = Borders::new(v6);
-            borders.add_routes(asker.linux())?;
-            let rules = borders.rules(asker.linux())?;
-            borders.add_rules(&rules);
+            let [mut all, mut some] = [Borders::new(v6), Borders::new(v6)];
+            all.add_routes(&mut some, asker.linux())?;
+            let rules = all.rules(asker.linux())?;
+            all.add_rules(&rules);
+            some.add_rules(&rules);
             for &(address, length) in bora {
-                borders.add_prefix(address, length);
+                all.add_prefix(address, length);
             }
-            borders.settle();
-            let (all, some) = (Arc::new(borders.clone()), Arc::new(borders.some(SOME)));
+            all.settle();
+            some.add_some(&all, SOME);
+            some.settle();
+            let (all, some) = (Arc::new(all), Arc::new(some));
+            look_ups.push((Arc::clone(&all), 0));
             for &input in inputs {
                 let plain = asker.template(input, v6);
                 let leg = |template, over, borders: &Arc<Borders>| Leg {
@@ -79,9 +86,15 @@ impl Walk {
                 legs.extend(kinds.map(|kind| leg(kind, Over::Destinations, &some)));
             }
         }
-        asker.expect(legs.iter().map(|leg| 2 * leg.borders.len() as u64).sum());
-        let at = (0, 0);
-        Ok(Self { asker, legs, at })
+        let intervals = legs.iter().map(|leg| &leg.borders);
+        let intervals = intervals.chain(look_ups.iter().map(|(borders, _)| borders));
+        asker.expect(intervals.map(|borders| 2 * borders.len() as u64).sum());
+        Ok(Self {
+            asker,
+            look_ups,
+            legs,
+            at: (0, 0),
+        })
     }
 
     /// Asks some questions; returns whether there are more. When all have been asked but for those that are to be asked again, it
@@ -90,6 +103,11 @@ impl Walk {
     /// # Errors
     /// Linux cannot be asked, or an answer cannot be read.
     pub fn step(&mut self) -> Result<bool, ProveError> {
+        let addresses = self.next_addresses();
+        if !addresses.is_empty() {
+            self.asker.compare_readers(&addresses)?;
+            return Ok(true);
+        }
         let questions = self.next_questions();
         if questions.is_empty() {
             let Some(due) = self.asker.next_due() else {
@@ -109,6 +127,20 @@ impl Walk {
     /// Workers decide by these tables from now on.
     pub fn adopt_tables(&mut self, tables: Tables) {
         self.asker.adopt_tables(tables);
+    }
+
+    /// The next addresses for the readers of the FIB.
+    fn next_addresses(&mut self) -> Vec<IpAddr> {
+        let mut addresses = Vec::with_capacity(2 * STEP);
+        while let (Some((borders, at)), true) = (self.look_ups.last_mut(), addresses.is_empty()) {
+            let end = borders.len().min(*at + STEP);
+            addresses.extend((*at..end).flat_map(|at| borders.two(at)));
+            *at = end;
+            if addresses.is_empty() {
+                self.look_ups.pop();
+            }
+        }
+        addresses
     }
 
     fn next_questions(&mut self) -> Vec<Question> {
@@ -131,10 +163,8 @@ impl Walk {
 impl Leg {
     /// The questions about an interval: its first address, and one inside, of another flow.
     fn questions(&self, at: usize) -> [Question; 2] {
-        let (first, last) = self.borders.interval(at);
-        let inside = first + mixed(first) % (last - first).saturating_add(1).max(1);
+        let [first, inside] = self.borders.two(at);
         let with = |address, ports| {
-            let address = self.borders.address(address);
             let question = Question {
                 ports,
                 ..self.template
@@ -153,7 +183,7 @@ impl Leg {
         let [from, to] = self.template.ports;
         [
             with(first, [from, to]),
-            with(inside, [from ^ (mixed(inside) as u16 & 0xff), to]),
+            with(inside, [from ^ (mixed(number(inside)) as u16 & 0xff), to]),
         ]
     }
 }
@@ -180,19 +210,10 @@ fn kinds(plain: Question, rules: &[RuleMessage]) -> Vec<Question> {
         }
         kind
     });
-    let mut kinds: Vec<Question> = kinds.filter(|kind| *kind != plain).collect();
+    let mut kinds: Vec<Question> = kinds
+        .filter(|kind| *kind != plain && kind.is_answered())
+        .collect();
     let mut seen = HashSet::new();
     kinds.retain(|kind| seen.insert(*kind));
     kinds
-}
-
-/// A number that looks random (SplitMix64), the same each time.
-fn mixed(number: u128) -> u128 {
-    let mix = |word: u64| {
-        let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    };
-    let low = mix(number as u64 ^ (number >> 64) as u64 ^ 0x9e37_79b9_7f4a_7c15);
-    u128::from(mix(low)) << 64 | u128::from(low)
 }

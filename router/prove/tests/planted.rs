@@ -1,10 +1,12 @@
 //! A FIB that says what Linux does passes, and each planted fault is found.
 
+use std::net::Ipv4Addr;
+
 use bora_fib::{Adjacency, FibConfig, FibWriter, Group, NextHop, NextHopId, PortId};
 use bora_forward::{Ingress, Reason, RpFilter};
 use bora_linux::interface::Interface;
 use bora_linux::netns;
-use bora_prove::{Asker, Decider, Difference, Input, Linux, Walk};
+use bora_prove::{Asker, CardRoute, Decider, Difference, Input, Linux, Walk};
 use bora_wire::MacAddr;
 use bora_worker::{Intake, Tables};
 
@@ -50,7 +52,15 @@ const RIGHT: [(&str, Hop); 9] = [
     ("10.0.1.1/32", Hop::Linux),
 ];
 
-fn mac(port: u16, host: u8) -> [u8; 6] {
+/// What a card may forward by itself.
+const CARD: CardRoute = CardRoute {
+    prefix: (Ipv4Addr::new(198, 51, 100, 0), 25),
+    out: PortId(1),
+    mac: MacAddr(mac_of(1, 2)),
+    mtu: 1500,
+};
+
+const fn mac_of(port: u16, host: u8) -> [u8; 6] {
     [2, 0, 0, 0, port as u8, host]
 }
 
@@ -58,7 +68,7 @@ fn add(fib: &mut FibWriter, hop: Hop) -> NextHopId {
     let object = match hop {
         Hop::Via(port, host, mtu) => {
             let mut l2 = [0; 14];
-            l2[..6].copy_from_slice(&mac(port, host));
+            l2[..6].copy_from_slice(&mac_of(port, host));
             NextHop::Forward(Adjacency {
                 port: PortId(port),
                 mtu,
@@ -80,8 +90,12 @@ fn add(fib: &mut FibWriter, hop: Hop) -> NextHopId {
     fib.add_next_hop(object).unwrap()
 }
 
-/// Differences with this FIB, in a new namespace.
-fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> {
+/// Differences with this FIB and with a card that forwards by itself, in a new namespace.
+fn differences(
+    entries: &[(&str, Hop)],
+    rp_filter: RpFilter,
+    card: Option<CardRoute>,
+) -> Vec<Difference> {
     let found = netns::in_new(|| {
         bora_testing::ip_batch(LINUX);
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
@@ -100,7 +114,9 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
                 mac: MacAddr([2, 0, 0, 0, 9, number as u8]),
                 to_linux: [false; 2],
                 checks_sources: rp_filter != RpFilter::Off,
-                has_program: false,
+                entry: None,
+                in_bond: false,
+                card: card.into_iter().filter(|_| number == 0).collect(),
             }
         });
         let ports = inputs.iter().map(|input| {
@@ -125,7 +141,7 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
         let mut walk = Walk::new(asker, &[0, 1], &prefixes).unwrap();
         while walk.step().unwrap() {}
         let progress = walk.asker().progress();
-        assert_eq!(progress.compared, progress.total);
+        assert_eq!(progress.compared + progress.looked_up, progress.total);
         assert!(progress.same > 20, "{progress:?}");
         let mut found = walk.asker().differences().to_vec();
         // the key of the kernel's hash is not known here
@@ -146,7 +162,8 @@ fn has_root() -> bool {
 #[test]
 fn what_linux_does_passes() {
     if has_root() {
-        assert_eq!(differences(&RIGHT, RpFilter::Off), []);
+        assert_eq!(differences(&RIGHT, RpFilter::Off, None), []);
+        assert_eq!(differences(&RIGHT, RpFilter::Off, Some(CARD)), []);
     }
 }
 
@@ -210,13 +227,23 @@ fn each_planted_fault_is_found() {
     std::thread::scope(|scope| {
         for (fault, entries, what) in &faults {
             scope.spawn(move || {
-                let found = differences(entries, RpFilter::Off);
+                let found = differences(entries, RpFilter::Off, None);
                 let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
                 let is_found = texts.iter().any(|text| text.contains(what));
                 assert!(is_found, "{fault}: {texts:#?}");
             });
         }
     });
-    let found = differences(&RIGHT, RpFilter::Strict);
+    for (mac, length, mtu) in [(3, 25, 1500), (2, 24, 1500), (2, 25, 1501)] {
+        let card = CardRoute {
+            prefix: (CARD.prefix.0, length),
+            mac: MacAddr(mac_of(1, mac)),
+            mtu,
+            ..CARD
+        };
+        let found = differences(&RIGHT, RpFilter::Off, Some(card));
+        assert!(!found.is_empty(), "a card with {card:?}");
+    }
+    let found = differences(&RIGHT, RpFilter::Strict, None);
     assert!(!found.is_empty(), "a source check that Linux does not make");
 }

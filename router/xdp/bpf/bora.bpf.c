@@ -62,7 +62,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 			return pass(count, BORA_GUARD);
 		if (linux_forwards(ctx, p, v6))
 			return pass(count, BORA_UNSUPPORTED);
-		/* who is only asked may have none: those of another Bora are there */
+		/* an instance that is only asked may have none: those of another Bora are there */
 		if (bpf_redirect_map(&sockets, slot, XDP_PASS) != XDP_REDIRECT && !asked)
 			return pass(count, BORA_NO_SOCKET);
 		if (p->hidden_tag && !show_tag(ctx, p->hidden_tag))

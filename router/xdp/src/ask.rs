@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::skel::{OpenSkel, Skel};
@@ -35,6 +35,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Questions {
     program: OwnedFd,
+    pub(super) fib_ask: OwnedFd,
     /// The kernel empties it when nobody has it.
     _ends: OwnedFd,
 }
@@ -48,13 +49,8 @@ pub enum ProgramAnswer {
     Dropped,
     /// It gives it to the engine, unchanged.
     ToEngine,
-    /// It sends it by some interface, with these Ethernet addresses.
-    Sent {
-        /// Destination.
-        to: [u8; 6],
-        /// Source.
-        from: [u8; 6],
-    },
+    /// It sends it by some interface.
+    Sent,
 }
 
 /// Whether the instance has a map for itself.
@@ -86,7 +82,7 @@ impl Parts {
     /// What libbpf says.
     pub fn load(mut self) -> Result<Questions, ProgramError> {
         let mut object = MaybeUninit::uninit();
-        let mut open = open_some(&mut object, &["bora", "on_port"])?;
+        let mut open = open_some(&mut object, &["bora", "on_port", "fib_ask"])?;
         for mut map in open.open_object_mut().maps_mut() {
             let name = map.name().to_owned();
             if !is_own(&name) {
@@ -106,25 +102,31 @@ impl Parts {
         ends.update(&row, &devices, MapFlags::ANY)?;
         Ok(Questions {
             program: loaded.progs.bora.as_fd().try_clone_to_owned()?,
+            fib_ask: loaded.progs.fib_ask.as_fd().try_clone_to_owned()?,
             _ends: ends.as_fd().try_clone_to_owned()?,
         })
     }
 }
 
+/// Runs a program of type `syscall` on a context, which it may change; returns what it returns.
+pub(super) fn run_on_context(program: BorrowedFd<'_>, context: &mut [u8]) -> io::Result<u32> {
+    let mut options = sys::bpf_test_run_opts {
+        sz: size_of::<sys::bpf_test_run_opts>() as u64,
+        ctx_in: context.as_mut_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the options point to a context of the length that is said, which lives for the call.
+    check(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
+    Ok(options.retval)
+}
+
 impl Questions {
-    /// What the program does with a frame that comes by an interface, on its first queue.
+    /// What the program does with a frame that comes by an interface, on its first queue, and the frame as it is then.
     ///
     /// # Errors
     /// What the kernel says: the interface is gone, or has no queue that the driver has prepared for XDP.
-    pub fn ask(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<ProgramAnswer> {
-        self.run(ifindex, frame).map(|(answer, _)| answer)
-    }
-
-    /// As [`Questions::ask`], and the frame as it is then.
-    ///
-    /// # Errors
-    /// As [`Questions::ask`].
-    pub fn run(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<(ProgramAnswer, Vec<u8>)> {
+    pub fn ask(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<(ProgramAnswer, Vec<u8>)> {
         // metadata, by which the program knows that no driver brought it (was_put_in() in router/xdp/bpf/buffer.h)
         let octets = [&[0; 4], frame].concat();
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
@@ -150,18 +152,10 @@ impl Questions {
         out.truncate(options.data_size_out as usize);
         // the metadata may be in front of the frame
         let out = out.split_off(out.len().min(context[0] as usize));
-        let sent = || {
-            let (to, rest) = out.split_first_chunk()?;
-            let from = rest.first_chunk()?;
-            Some(ProgramAnswer::Sent {
-                to: *to,
-                from: *from,
-            })
-        };
         let answer = match options.retval {
             sys::XDP_PASS => ProgramAnswer::ToLinux,
             sys::XDP_REDIRECT | sys::XDP_TX if out == frame => ProgramAnswer::ToEngine,
-            sys::XDP_REDIRECT | sys::XDP_TX => sent().ok_or(io::ErrorKind::UnexpectedEof)?,
+            sys::XDP_REDIRECT | sys::XDP_TX => ProgramAnswer::Sent,
             _ => ProgramAnswer::Dropped,
         };
         Ok((answer, out))

@@ -1,10 +1,12 @@
 //! The FIB that the program reads: the map of its pages, and when their memory may be used again.
 
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use super::ask::{Questions, run_on_context};
 use super::error::ProgramError;
 use super::program::Program;
 
@@ -80,28 +82,38 @@ impl Program {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn look_up(&self, address: IpAddr) -> Result<Option<FibAnswer>, ProgramError> {
-        let mut octets = [0; 36]; // struct bora_fib_question
-        match address {
-            IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
-            IpAddr::V6(address) => octets[..16].copy_from_slice(&address.octets()),
-        }
-        octets[16..20].copy_from_slice(&u32::from(address.is_ipv6()).to_ne_bytes());
-        octets[28..32].copy_from_slice(&1u32.to_ne_bytes());
-        let asked = self.skeleton.progs.fib_ask.test_run(ProgramInput {
-            context_in: Some(&mut octets),
-            ..ProgramInput::default()
-        })?;
-        let knows = asked.return_value != 0;
-        let word = |at: usize| {
-            octets[at..]
-                .first_chunk()
-                .map_or(0, |&w| u32::from_ne_bytes(w))
-        };
-        Ok(knows.then(|| FibAnswer {
-            next_hop: word(20),
-            hop: word(24),
-            mark: word(32),
-        }))
+    pub fn look_up(&self, address: IpAddr) -> io::Result<Option<FibAnswer>> {
+        look_up(self.skeleton.progs.fib_ask.as_fd(), address)
     }
+}
+
+impl Questions {
+    /// Has the instance look up an address; `None` if it has no FIB.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn look_up(&self, address: IpAddr) -> io::Result<Option<FibAnswer>> {
+        look_up(self.fib_ask.as_fd(), address)
+    }
+}
+
+fn look_up(program: BorrowedFd<'_>, address: IpAddr) -> io::Result<Option<FibAnswer>> {
+    let mut octets = [0; 36]; // struct bora_fib_question
+    match address {
+        IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => octets[..16].copy_from_slice(&address.octets()),
+    }
+    octets[16..20].copy_from_slice(&u32::from(address.is_ipv6()).to_ne_bytes());
+    octets[28..32].copy_from_slice(&1u32.to_ne_bytes());
+    let knows = run_on_context(program, &mut octets)? != 0;
+    let word = |at: usize| {
+        octets[at..]
+            .first_chunk()
+            .map_or(0, |&w| u32::from_ne_bytes(w))
+    };
+    Ok(knows.then(|| FibAnswer {
+        next_hop: word(20),
+        hop: word(24),
+        mark: word(32),
+    }))
 }

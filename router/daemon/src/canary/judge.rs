@@ -51,8 +51,8 @@ impl Judge {
     fn decide_one(&mut self, asked: &Asked) -> Option<Verdict> {
         let input = self.inputs.iter().find(|input| input.name == asked.input)?;
         let frame = frame(asked)?;
-        if input.has_program {
-            let (answer, left) = match self.program.run(input.ifindex, &frame) {
+        if let Some(entry) = &input.entry {
+            let (answer, left) = match self.program.ask(entry.ifindex, &entry.tagged(&frame)) {
                 Ok(answered) => answered,
                 Err(error) => {
                     log::debug!("{}: {error}", input.name);
@@ -63,7 +63,7 @@ impl Judge {
                 ProgramAnswer::ToEngine => None,
                 ProgramAnswer::ToLinux => Some(Verdict::of(Outcome::ToLinux)),
                 ProgramAnswer::Dropped => Some(Verdict::of(Outcome::Dropped)),
-                ProgramAnswer::Sent { .. } => Some(sent(&left)),
+                ProgramAnswer::Sent => Some(sent(&left)),
             };
             if let Some(verdict) = verdict {
                 return Some(by(Tier::Express, verdict));

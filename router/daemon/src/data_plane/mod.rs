@@ -189,6 +189,11 @@ impl DataPlane {
         counted_of_device(self.engine.as_ref(), &self.express, device.id).since(device.before)
     }
 
+    /// What the cards of ports forward by themselves.
+    pub(crate) fn offload(&self) -> &Offload {
+        &self.offload
+    }
+
     /// What HERO cards forward by themselves, and what they do not.
     pub(crate) fn offload_report(&self, config: &File) -> Vec<OffloadReport> {
         self.offload.report(&self.surroundings(config))

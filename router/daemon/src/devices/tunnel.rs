@@ -2,7 +2,6 @@
 //! packets out. Linux's configuration is the only one, and what is not plain stays with Linux.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 
 use bora_contract::{Path, PortSettings};
 use bora_fib::PortId;
@@ -24,38 +23,6 @@ pub(super) struct Around {
     inner6: bool,
     /// Ends of several tunnels, which differ in their interface (`dev`) only.
     shared: BTreeSet<Endpoint>,
-    own: OwnAddresses,
-}
-
-/// The addresses that Linux sends from, as __ip_dev_find() has it: those of interfaces, up or not, and what the table `local` has.
-#[derive(Default)]
-struct OwnAddresses {
-    single: BTreeSet<Ipv4Addr>,
-    prefixes: Vec<(Ipv4Addr, u8)>,
-}
-
-impl OwnAddresses {
-    fn of(mirror: &Mirror) -> Self {
-        let mut own = Self::default();
-        let of_interfaces = mirror.addresses().map(|address| (address.address, 32));
-        let local = mirror.local_addresses().prefixes.iter().copied();
-        for (address, length) in of_interfaces.chain(local) {
-            match address {
-                IpAddr::V4(address) if length == 32 => drop(own.single.insert(address)),
-                IpAddr::V4(address) => own.prefixes.push((address, length)),
-                IpAddr::V6(_) => {}
-            }
-        }
-        own
-    }
-
-    fn contains(&self, address: Ipv4Addr) -> bool {
-        let covers = |&(prefix, length): &(Ipv4Addr, u8)| {
-            let differ = prefix.to_bits() ^ address.to_bits();
-            differ.leading_zeros() >= u32::from(length)
-        };
-        self.single.contains(&address) || self.prefixes.iter().any(covers)
-    }
 }
 
 impl Around {
@@ -79,7 +46,6 @@ impl Around {
             why: held.outer.clone().or_else(by_rule),
             inner6: held.inner6,
             shared,
-            own: OwnAddresses::of(mirror),
         }
     }
 }
@@ -127,7 +93,7 @@ fn why_not(
         why
     } else if tunnel.local.is_unspecified() {
         "Linux chooses its own address for each packet (local)"
-    } else if !around.own.contains(tunnel.local) {
+    } else if !mirror.sends_from(tunnel.local) {
         "its local address is not the router's now, and so Linux sends nothing"
     } else if tunnel.tos & 1 != 0 && tunnel.tos != 1 {
         "its tos is odd"

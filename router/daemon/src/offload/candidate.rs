@@ -6,6 +6,8 @@ use std::net::Ipv4Addr;
 use bora_fib::{FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::RpFilter;
 use bora_port::offload::{Offload, Route};
+use bora_prove::CardRoute;
+use bora_wire::MacAddr;
 
 use crate::config::File;
 use crate::ports::Port;
@@ -28,6 +30,16 @@ impl Candidate {
             address: Ipv4Addr::from_bits(self.prefix.addr()),
             len: self.prefix.len(),
             mac: self.mac,
+        }
+    }
+
+    /// For comparison with Linux.
+    pub(super) fn card_route(&self) -> CardRoute {
+        CardRoute {
+            prefix: (Ipv4Addr::from_bits(self.prefix.addr()), self.prefix.len()),
+            out: self.out,
+            mac: MacAddr(self.mac),
+            mtu: LONGEST,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bora_fib::PortId;
 use bora_port::offload::Load;
+use bora_prove::CardRoute;
 use serde::Serialize;
 
 use super::candidate::{Candidate, Surroundings, card};
@@ -121,6 +122,13 @@ impl Offload {
                 around.check_card(port, card, routes_changed);
             }
         }
+    }
+
+    /// What the card of a port forwards by itself.
+    pub(crate) fn routes_of(&self, port: PortId) -> impl Iterator<Item = CardRoute> {
+        let slots = self.ports.get(&port).into_iter();
+        let slots = slots.flat_map(|card| &card.slots).flatten();
+        slots.map(|one| one.candidate.card_route())
     }
 
     /// What is on the fast path, and what is busy and is not.

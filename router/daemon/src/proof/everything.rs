@@ -11,6 +11,7 @@ use bora_prove::{Difference, Input, Progress, Walk};
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, asker};
+use crate::answers::Proved;
 use crate::process::calls::Caller;
 use crate::router::Router;
 
@@ -127,9 +128,20 @@ impl Job {
             log::warn!("the proof runs at the usual priority: {error}");
         }
         let ended = self.walk(calls, input);
+        let Some(answers) = calls.ask("who reports proofs", |router| router.linux.clone()) else {
+            return;
+        };
         let mut proof = lock(&self.0);
         match ended {
-            Ok(()) if proof.state == State::Running => proof.state = State::Done,
+            Ok(()) if proof.state == State::Running => {
+                proof.state = State::Done;
+                let proved = Proved {
+                    compared: proof.progress.compared,
+                    differ: proof.progress.differ,
+                    ended: Instant::now(),
+                };
+                answers.note(|watched| watched.proof = Some(proved));
+            }
             Ok(()) => {}
             Err(why) => {
                 proof.state = State::Failed;
@@ -140,7 +152,7 @@ impl Job {
 
     fn walk(&self, calls: &Caller<Router>, input: Option<&str>) -> Result<(), String> {
         let stopping = || String::from("Bora is stopping");
-        let facts = Facts::of(calls).ok_or_else(stopping)?;
+        let facts = Facts::of(calls).ok_or_else(stopping)?.for_linux();
         let chosen = chosen(&facts.inputs, input)?;
         let names = chosen.iter().map(|&place| facts.inputs[place].name.clone());
         lock(&self.0).inputs = names.collect();

@@ -4,7 +4,7 @@ use std::io;
 
 use bora_contract::{MAX_PORTS, RpFilter};
 use bora_fib::{FibError, FibReader, PortId};
-use bora_prove::{Asker, Decider, Input, Linux, ProveError};
+use bora_prove::{Asker, Decider, Entry, Input, Linux, ProveError};
 use bora_wire::MacAddr;
 use bora_worker::Tables;
 use bora_xdp::Questions;
@@ -35,23 +35,46 @@ impl Facts {
     /// As they are, where there is no control loop.
     pub(crate) fn of_plane(plane: &DataPlane, config: &File) -> Self {
         let ports = plane.ports().iter().filter(|port| !port.is_gone);
-        let ports = ports.map(|port| (port.ifindex, &port.name, &port.settings));
-        let devices = plane.devices().iter();
-        let devices = devices.map(|device| (device.ifindex, &device.name, &device.settings));
+        let ports = ports.map(|port| {
+            let entry = (port.id, port.ifindex);
+            (port.ifindex, &port.name, &port.settings, Some(entry))
+        });
+        let devices = plane.devices().iter().map(|device| {
+            let entry = device.lower.ports.first();
+            let entry = entry.map(|port| (port.id, port.ifindex));
+            (device.ifindex, &device.name, &device.settings, entry)
+        });
         let inputs = ports.chain(devices);
-        let inputs = inputs.map(|(ifindex, name, settings)| Input {
+        let inputs = inputs.map(|(ifindex, name, settings, entry)| Input {
             number: PortId(settings.index),
             ifindex,
             name: name.clone(),
+            card: { plane.offload() }
+                .routes_of(PortId(settings.index))
+                .collect(),
             mac: MacAddr(settings.mac),
+            in_bond: usize::from(settings.index) < MAX_PORTS && settings.trunk != settings.index,
             to_linux: [settings.kernel4, settings.kernel6],
             checks_sources: settings.rp_filter != RpFilter::Off,
-            has_program: settings.gated && usize::from(settings.index) < MAX_PORTS,
+            entry: entry
+                .filter(|(port, _)| settings.gated && usize::from(port.0) < MAX_PORTS)
+                .map(|(_, ifindex)| Entry {
+                    ifindex,
+                    tags: settings.tags,
+                }),
         });
         Self {
             inputs: inputs.collect(),
             tables: plane.tables(config),
         }
+    }
+}
+
+impl Facts {
+    /// Without what Linux is not asked about.
+    pub(super) fn for_linux(mut self) -> Self {
+        self.inputs.retain(|input| !input.in_bond);
+        self
     }
 }
 

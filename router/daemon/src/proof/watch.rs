@@ -146,7 +146,7 @@ fn round(router: &mut Router, mut place: RoutePlace) -> Round {
     }
     prefixes.extend(fastrand::choose_multiple(some, ANY));
     Round {
-        facts: Facts::now(router),
+        facts: Facts::now(router).for_linux(),
         place,
         prefixes,
     }

@@ -13,8 +13,14 @@ use crate::process::clock::age;
 use crate::router::Router;
 
 pub(super) const REPORT: Report = Report {
-    flags: &[(VERIFY, "Dump the kernel's tables and compare every prefix")],
-    admin_flags: &[VERIFY],
+    flags: &[
+        (VERIFY, "Dump the kernel's tables and compare every prefix"),
+        (
+            PROVE,
+            "Ask Linux itself about all addresses first, as `bora prove` does",
+        ),
+    ],
+    admin_flags: &[VERIFY, PROVE],
     ..Report::new(
         "sync",
         "Whether Bora agrees with Linux, and what keeps traffic with Linux",
@@ -37,6 +43,8 @@ pub(super) const REPORT: Report = Report {
 };
 
 const VERIFY: &str = "verify";
+/// The CLI orders the proof and waits; the report has the last one in any case.
+const PROVE: &str = "prove";
 
 /// Whether kernel and FIB agree.
 #[derive(Debug, Serialize)]
@@ -227,6 +235,12 @@ fn answers(linux: &Value) -> String {
         "answers of Linux compared since the start: {}; different: {}\n",
         linux["compared"], linux["differ"]
     );
+    if let proof @ Value::Object(_) = &linux["proof"] {
+        text += &format!(
+            "proof for all addresses, {} s ago: {} answers of Linux compared; different: {}\n",
+            proof["ended"], proof["compared"], proof["differ"]
+        );
+    }
     for prefix in list(&linux["distrusted"]) {
         let prefix = word(prefix);
         text += &format!(

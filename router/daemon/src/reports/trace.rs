@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bora_capture::{Outcome, Seen, Tier};
-use bora_mirror::linux_route;
+use bora_prove::{Linux, Question};
+use bora_wire::Protocol;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -99,55 +100,62 @@ pub struct Explanation {
     pub linux: Option<String>,
 }
 
-/// Where a packet came from, if that is said.
+/// The packet that an explanation is asked for, if more than its destination is said.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Origin {
     /// Its source address.
     source: Option<IpAddr>,
     /// Name of the port or device that it came in by.
     input: Option<String>,
+    /// Its protocol.
+    protocol: Option<u8>,
+    /// Its ports.
+    source_port: Option<u16>,
+    destination_port: Option<u16>,
 }
 
 /// Explains what becomes of packets to an address.
 pub(crate) fn explain(router: &Router, destination: IpAddr, origin: &Origin) -> Explanation {
     let plane = &router.plane;
-    let from = origin.source.zip(origin.input.as_deref());
+    let source = origin.source.filter(|_| origin.input.is_some());
     Explanation {
         fib: route::in_fib(plane, destination),
         note: route::elsewhere(plane, destination),
         guard: plane
             .express()
             .holding(plane.mirror().guard(), &plane.names()),
-        linux: from.map(|from| in_linux(router, from, destination)),
+        linux: source.map(|source| in_linux(router, destination, source, origin)),
     }
 }
 
-/// As `ip route get` says it; `from`: the source address, and by which interface the packet came in.
-fn in_linux(router: &Router, (source, input): (IpAddr, &str), destination: IpAddr) -> String {
+/// As `ip route get` says it.
+fn in_linux(router: &Router, destination: IpAddr, source: IpAddr, origin: &Origin) -> String {
     let links = router.plane.mirror().links();
+    let input = origin.input.as_deref().unwrap_or_default();
     let Some(input) = links.values().find(|link| link.name == input) else {
         return format!("there is no interface {input} any more");
     };
-    let route = match linux_route(destination, source, input.index) {
-        Ok(route) => route,
-        Err(why) => return why,
+    if source.is_ipv6() != destination.is_ipv6() {
+        return format!("{source} and {destination} are of two IP versions");
+    }
+    let mut question = Question::new(0, source, destination);
+    if let Some(protocol) = origin.protocol {
+        question.protocol = Protocol(protocol);
+    }
+    for (known, port) in [origin.source_port, origin.destination_port]
+        .into_iter()
+        .zip(&mut question.ports)
+    {
+        *port = known.unwrap_or(*port);
+    }
+    let name = |index: u32| {
+        let known = links.get(&index).map(|link| link.name.clone());
+        known.unwrap_or_else(|| format!("interface {index}"))
     };
-    if route.local {
-        return "for this machine itself".into();
+    let told = Linux::open().and_then(|mut linux| linux.tell(&question, input.index, &name));
+    match told {
+        Ok(told) if told.starts_with("forwarded") => told + ", if its firewall lets it",
+        Ok(told) => told,
+        Err(error) => error.to_string(),
     }
-    let mut text = String::from("forwarded");
-    if let Some(gateway) = route.gateway {
-        text += &format!(" via {gateway}");
-    }
-    if let Some(output) = route.output {
-        let name = links.get(&output).map(|link| link.name.clone());
-        text += &format!(
-            " out of {}",
-            name.unwrap_or_else(|| format!("interface {output}"))
-        );
-    }
-    if let Some(table) = route.table {
-        text += &format!(" (table {table})");
-    }
-    text + ", if its firewall lets it"
 }
