@@ -86,7 +86,7 @@ def test_decide(kernel_net, path):
         assert verdict["outcome"] == "sent" and verdict["length"] == len(frame), verdict
         assert left[:12] == packets.mac(net.host_mac(link)) + packets.mac(net.router_mac(link)), verdict
         assert left[hops] == frame[hops] - 1 and left[-14:] == frame[-14:], verdict
-        assert verdict.get("output") == (f"r{link}" if engine else None), verdict
+        assert verdict["tier"] == path and verdict.get("output") == (f"r{link}" if engine else None), verdict
     assert ttl["outcome"] == "to-linux" and unknown == {"outcome": "unknown"}, body
     assert (dropped["outcome"], dropped.get("reason")) == (("dropped", "rule") if engine else ("sent", None)), dropped
     assert net.bora.totals()["received"] - before < 10, "questions were counted as packets"
@@ -126,7 +126,7 @@ def test_another_verdict(kernel_net, bora_path):
         report = traffic.finish()
     assert done.returncode == 1, done
     assert "differs: 198.18." in done.stdout and "packet by r0," in done.stdout, done.stdout
-    assert "the Bora that runs: sent" in done.stdout and "this binary:        to Linux" in done.stdout, done.stdout
+    assert f"the Bora that runs: {bora_path}: sent" in done.stdout and "this binary:        express: to Linux" in done.stdout, done.stdout
     assert net.bora.alive() and report.lost <= IN_THE_RINGS
     # packets that are only asked about are not counted
     assert net.bora.totals()["received"] - received < report.sent + 100
@@ -137,7 +137,7 @@ def things(net):
     """What Linux and the Bora that runs have."""
     folder = runtime_folder(net.router)
     files = {path.name: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]}
-    return files, sorted(os.listdir(folder.parent / "bpf")), net.router.ip("-d", "link").stdout, net.router.ip("-d", "neigh").stdout
+    return files, sorted(os.listdir(folder.parent / "bpf" / folder.name)), net.router.ip("-d", "link").stdout, net.router.ip("-d", "neigh").stdout
 
 
 @pytest.mark.parametrize("kind", ["express", "engine", "engine-tap", "express-generic"])

@@ -63,6 +63,13 @@ pub struct Entry {
     pub tags: Tags,
 }
 
+impl Entry {
+    /// A frame without tags, as it comes in there.
+    pub fn tagged(&self, frame: &[u8]) -> Vec<u8> {
+        tagged(frame, self.tags)
+    }
+}
+
 /// VLAN tags as on the wire, without priority, the outer one first; zeros where there is none.
 pub type Tags = [u8; 8];
 
@@ -136,9 +143,7 @@ impl Question {
         }
         let mut frame = vec![0; length];
         self.write(input, &mut frame);
-        let tags = tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
-        frame.splice(ADDRESSES..ADDRESSES, tags.flatten().copied());
-        Some(frame)
+        Some(tagged(&frame, tags))
     }
 
     /// Whether Linux answers questions about its protocol (rtm_getroute_parse_ip_proto()).
@@ -155,6 +160,13 @@ impl Question {
     pub fn is_v6(&self) -> bool {
         self.destination.is_ipv6()
     }
+}
+
+fn tagged(frame: &[u8], tags: Tags) -> Vec<u8> {
+    let tags = tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
+    let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
+    let tags: Vec<u8> = tags.flatten().copied().collect();
+    [addresses, &tags, rest].concat()
 }
 
 /// The tags of a frame.
@@ -178,5 +190,22 @@ impl fmt::Display for Question {
         }
         let [from, to] = self.ports;
         write!(f, " protocol {} ports {from} {to}", self.protocol.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_behind_the_addresses() {
+        let entry = |tags| Entry { ifindex: 1, tags };
+        let frame = [&[7; ADDRESSES][..], &[8, 0, 1]].concat();
+        assert_eq!(entry(Tags::default()).tagged(&frame), frame);
+        let tags = [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6];
+        let two = [&[7; ADDRESSES][..], &tags, &[8, 0, 1]].concat();
+        assert_eq!(entry(tags).tagged(&frame), two);
+        assert_eq!(tags_of(&two), tags);
+        assert_eq!(entry(tags).tagged(&[1]).len(), 9);
     }
 }

@@ -187,11 +187,8 @@ mod tests {
 
     fn verdict(outcome: Outcome, output: &str) -> Verdict {
         Verdict {
-            outcome,
             output: Some(output.into()),
-            reason: None,
-            frame: None,
-            length: None,
+            ..Verdict::of(outcome)
         }
     }
 

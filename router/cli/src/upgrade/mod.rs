@@ -6,7 +6,7 @@ mod successor;
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use bora_daemon::{File, check_machine};
 use bora_terminal::say;
 
@@ -20,7 +20,8 @@ pub(crate) fn upgrade(options: &UpgradeOptions) -> anyhow::Result<ExitCode> {
         running.can_be_replaced()?;
     }
     let before = client::get("/v1/config")?;
-    let file: File = serde_json::from_str(&before)?;
+    let file: File = serde_json::from_str(&before)
+        .context("this binary does not know the configuration in force")?;
     check_machine(&file)?;
     if options.canary {
         let found = canary::compare(&file, options)?;

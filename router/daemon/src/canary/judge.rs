@@ -1,13 +1,15 @@
 //! What this Bora does with a packet, without the packet: its XDP program says it, or, for what that gives to the engine, the stages
 //! of a worker.
 
-use bora_capture::HEAD;
+use bora_capture::{HEAD, Tier};
+use bora_forward::{self as stages, Reason};
 use bora_prove::{Decider, Input, ProveError};
 use bora_xdp::{ProgramAnswer, Questions};
 
 use super::verdict::{Asked, Outcome, Verdict};
 use crate::hex;
 use crate::proof::facts::{Facts, Parts};
+use crate::reports::trace::tier_name;
 
 /// Longest frame, octets; the kernel takes no longer ones than a page.
 const LONGEST: usize = 4096;
@@ -49,35 +51,49 @@ impl Judge {
     fn decide_one(&mut self, asked: &Asked) -> Option<Verdict> {
         let input = self.inputs.iter().find(|input| input.name == asked.input)?;
         let frame = frame(asked)?;
-        if let Some(entry) = input.entry {
-            let answer = match self.program.ask(entry.ifindex, &frame) {
-                Ok(answer) => answer,
+        if let Some(entry) = &input.entry {
+            let (answer, left) = match self.program.ask(entry.ifindex, &entry.tagged(&frame)) {
+                Ok(answered) => answered,
                 Err(error) => {
                     log::debug!("{}: {error}", input.name);
                     return None;
                 }
             };
-            match answer {
-                (ProgramAnswer::ToEngine, _) => {}
-                (ProgramAnswer::ToLinux, _) => return Some(Verdict::of(Outcome::ToLinux)),
-                (ProgramAnswer::Dropped, _) => return Some(Verdict::of(Outcome::Dropped)),
-                (ProgramAnswer::Sent, left) => return Some(sent(None, &left)),
+            let verdict = match answer {
+                ProgramAnswer::ToEngine => None,
+                ProgramAnswer::ToLinux => Some(Verdict::of(Outcome::ToLinux)),
+                ProgramAnswer::Dropped => Some(Verdict::of(Outcome::Dropped)),
+                ProgramAnswer::Sent => Some(sent(&left)),
+            };
+            if let Some(verdict) = verdict {
+                return Some(by(Tier::Express, verdict));
             }
         }
         let (verdict, left) = self.decider.decide(input.number, &frame)?;
-        let because = |outcome, reason: bora_forward::Reason| Verdict {
+        let because = |outcome, reason: Reason| Verdict {
             reason: Some(reason.name().into()),
             ..Verdict::of(outcome)
         };
-        Some(match verdict {
-            bora_forward::Verdict::Forward(output) => {
+        let verdict = match verdict {
+            stages::Verdict::Forward(output) => {
                 let output = self.inputs.iter().find(|known| known.number == output);
-                sent(output.map(|output| output.name.clone()), &left)
+                Verdict {
+                    output: output.map(|output| output.name.clone()),
+                    ..sent(&left)
+                }
             }
-            bora_forward::Verdict::Punt(reason) => because(Outcome::ToLinux, reason),
-            bora_forward::Verdict::Drop(reason) => because(Outcome::Dropped, reason),
-            bora_forward::Verdict::Pending => Verdict::of(Outcome::Dropped),
-        })
+            stages::Verdict::Punt(reason) => because(Outcome::ToLinux, reason),
+            stages::Verdict::Drop(reason) => because(Outcome::Dropped, reason),
+            stages::Verdict::Pending => Verdict::of(Outcome::Dropped),
+        };
+        Some(by(Tier::Engine, verdict))
+    }
+}
+
+fn by(tier: Tier, verdict: Verdict) -> Verdict {
+    Verdict {
+        tier: Some(tier_name(tier).into()),
+        ..verdict
     }
 }
 
@@ -90,9 +106,8 @@ fn frame(asked: &Asked) -> Option<Vec<u8>> {
     fits.then_some(octets)
 }
 
-fn sent(output: Option<String>, left: &[u8]) -> Verdict {
+fn sent(left: &[u8]) -> Verdict {
     Verdict {
-        output,
         frame: Some(hex::of(&left[..left.len().min(HEAD)])),
         length: Some(left.len()),
         ..Verdict::of(Outcome::Sent)

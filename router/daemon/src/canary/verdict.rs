@@ -23,6 +23,9 @@ pub struct Asked {
 pub struct Verdict {
     /// What becomes of it.
     pub outcome: Outcome,
+    /// `express` or `engine`, whichever decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// Name of the port or device that it leaves by, where the engine sends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -52,10 +55,11 @@ pub enum Outcome {
 }
 
 impl Verdict {
-    /// Without anything else that is known.
-    pub(super) fn of(outcome: Outcome) -> Self {
+    /// Nothing else is known.
+    pub fn of(outcome: Outcome) -> Self {
         Self {
             outcome,
+            tier: None,
             output: None,
             reason: None,
             frame: None,
@@ -72,6 +76,9 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(tier) = &self.tier {
+            write!(f, "{tier}: ")?;
+        }
         f.write_str(match self.outcome {
             Outcome::Sent => "sent",
             Outcome::ToLinux => "to Linux",

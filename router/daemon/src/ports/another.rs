@@ -28,7 +28,12 @@ impl Port {
     pub(crate) fn of_another(id: PortId, link: Link, there: &AnothersPort) -> anyhow::Result<Self> {
         let mut paths = [Path::Kernel, Path::Engine, Path::Express].into_iter();
         let path = paths.find(|&path| path_name(path) == there.path);
-        let path = path.with_context(|| format!("{}: path {}", there.name, there.path))?;
+        let path = path.with_context(|| {
+            format!(
+                "port {}: this binary knows no path `{}`",
+                there.name, there.path
+            )
+        })?;
         let mut modes = [AttachMode::Driver, AttachMode::Generic].into_iter();
         let mode = modes.find(|&mode| mode_name(Some(mode)) == there.xdp);
         let is_interface = there.kind == "interface";

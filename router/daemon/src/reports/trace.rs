@@ -74,7 +74,7 @@ pub(crate) fn of_packet(one: &Seen, names: &BTreeMap<u16, String>, since_1970: D
     }
 }
 
-fn tier_name(tier: Tier) -> &'static str {
+pub(crate) fn tier_name(tier: Tier) -> &'static str {
     match tier {
         Tier::Express => "express",
         Tier::Engine => "engine",
