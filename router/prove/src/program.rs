@@ -26,8 +26,8 @@ pub(crate) fn ask_program(
         return;
     };
     let mut ask = |octets| {
-        let frame = question.frame(input, entry.tags, octets)?;
-        program.ask(entry.ifindex, &frame).ok()
+        let frame = question.frame(input, octets)?;
+        program.ask(entry.ifindex, &entry.tagged(&frame)).ok()
     };
     let reason = match *answer {
         BoraAnswer::Linux(reason) => reason,

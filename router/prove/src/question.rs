@@ -66,7 +66,10 @@ pub struct Entry {
 impl Entry {
     /// A frame without tags, as it comes in there.
     pub fn tagged(&self, frame: &[u8]) -> Vec<u8> {
-        tagged(frame, self.tags)
+        let tags = self.tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
+        let tags: Vec<u8> = tags.flatten().copied().collect();
+        let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
+        [addresses, &tags, rest].concat()
     }
 }
 
@@ -134,16 +137,16 @@ impl Question {
         }
     }
 
-    /// The packet as it comes in by a port, with tags. `octets`: the length of the IP packet; `None` if a program cannot be tried on
-    /// such a long one.
-    pub(crate) fn frame(&self, input: &Input, tags: Tags, octets: usize) -> Option<Vec<u8>> {
+    /// The packet as it comes in, without tags. `octets`: the length of the IP packet; `None` if a program cannot be tried on such a
+    /// long one.
+    pub(crate) fn frame(&self, input: &Input, octets: usize) -> Option<Vec<u8>> {
         let length = octets + ethernet::HEADER_LEN;
         if length > LONGEST {
             return None;
         }
         let mut frame = vec![0; length];
         self.write(input, &mut frame);
-        Some(tagged(&frame, tags))
+        Some(frame)
     }
 
     /// Whether Linux answers questions about its protocol (rtm_getroute_parse_ip_proto()).
@@ -160,13 +163,6 @@ impl Question {
     pub fn is_v6(&self) -> bool {
         self.destination.is_ipv6()
     }
-}
-
-fn tagged(frame: &[u8], tags: Tags) -> Vec<u8> {
-    let tags = tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
-    let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
-    let tags: Vec<u8> = tags.flatten().copied().collect();
-    [addresses, &tags, rest].concat()
 }
 
 /// The tags of a frame.
