@@ -159,7 +159,7 @@ vm-short-package: build ## A short part of test-vm-package
 
 # Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
 # Hours of the fuzzer, too: make soak FUZZ="--seconds 14400 --keep-going"
-FUZZ := --seconds 300
+FUZZ ?= --seconds 300
 soak: build ## Random faults under load, for 30 minutes, and random configurations for five: docs/reliability.md
 	@$(CARGO) +nightly fuzz build || echo "without fuzz targets: fuzz/README.md says what they need"
 	@scripts/as-root $(PYTHON) tests/soak/run.py $(ARGS)

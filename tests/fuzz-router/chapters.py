@@ -96,7 +96,7 @@ def routes(life):
     lines += ["ip -4 route add local 198.19.0.0/16 dev lo", "ip -4 route add 198.19.7.0/24 via 10.0.1.2", "ip -4 route add 10.0.3.64/27 dev r3 mtu 1300",
               "ip -4 route add 198.19.9.7/32 via 10.0.2.2"]
     life.prefixes += [(4, "198.19.7.0/24"), (4, "198.19.9.0/24"), (4, "10.0.3.64/27"), (4, "10.0.1.0/24"), (6, "2001:db8:2::/64")]
-    life.step(lines, again=True)
+    life.step(lines, wait="sync", again=True)  # `verify` reads all routes again, in the kernel's order
     life.step(["ip -4 route del default", "ip -6 route del default", "ip -4 route add 198.18.3.4/30 via 10.0.2.3", "ip -6 route add default via 2001:db8:1::3"], again=True)
 
 

@@ -13,7 +13,7 @@ from routers import LINKS, router_mac
 CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # for a life, a configuration, a step
 HOOKS = 0.3  # the part of the configurations that may have firewalls, IPsec policies or tc
 LONGEST = 1514  # octets of a frame with an MTU of 1500
-TAPS = 0.25  # the part of the engine's lives with ports of kind tap
+TAPS = [0.0]  # the part of the engine's lives with ports of kind tap
 RESET = [
     "ip xfrm policy flush", "ip xfrm state flush", *(f"ip xfrm policy setdefault {where} accept" for where in ("fwd", "in", "out")), "nft flush ruleset",
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",
@@ -118,7 +118,7 @@ def life(seed, tier, features):
         return {**chapters.life(seed // 5 % len(chapters.ALL), tier), "seed": seed}
     rng = random.Random(seed)
     steps, begins = [], []
-    taps = (0, 1) if tier == "engine" and rng.random() < TAPS else ()
+    taps = (0, 1) if tier == "engine" and rng.random() < TAPS[0] else ()
     for number in range(CONFIGURATIONS):
         configuration = Configuration(rng, features, number == CONFIGURATIONS - 1, taps)
         begins.append(len(steps))

@@ -119,14 +119,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=None, help="of the first life; default: random")
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--tier", choices=TIERS, action="append", help="may be given several times; default: engine and express in turn")
+    parser.add_argument("--tier", choices=TIERS, action="append", help="may be given several times; default: all in turn")
     parser.add_argument("--replay", type=Path, action="append", help="a case instead of random ones")
     parser.add_argument("--shrink-seconds", type=float, default=240, help="at most for each difference")
+    parser.add_argument("--taps", type=float, default=0.0, help="the part of the engine's lives with ports of kind tap, 0 to 1")
     parser.add_argument("--guest", metavar="KERNEL", help="in a guest with this kernel (tests/vm/kernels.py): 6.1, 6.12 or newest")
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference")
     arguments = parser.parse_args()
     netns.remove_leftovers()
-    tiers = arguments.tier or ["engine", "express"]
+    tiers = arguments.tier or list(TIERS)
+    generate.TAPS[0] = arguments.taps
     if arguments.replay:
         run = Run()
         replay(arguments.replay, tiers, run)

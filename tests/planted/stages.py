@@ -2,16 +2,21 @@
 
 from faults import about, fault
 
-HEADERS, PARSE, LOOKUP, REWRITE, MULTIPATH, POLICY, SOURCE, INPUT = (
-    f"forward/src/{name}.rs" for name in ("headers", "parse", "lookup", "rewrite", "multipath", "policy", "source", "input"))
+LOOKUP, REWRITE, MULTIPATH, POLICY, SOURCE, INPUT = (
+    f"forward/src/{name}.rs" for name in ("lookup", "rewrite", "multipath", "policy", "source", "input"))
 
 about("routes")
-fault("engine-hop-limit", REWRITE, "headers[9] = headers[9].wrapping_sub(1);", "headers[9] = headers[9].wrapping_sub(2);", "the engine takes two from the hop limit")
+# a veth may leave checksums to the receiver, so its packets take the slow path, one by one; `fast` is what a card's take
+fault("engine-hop-limit", "wire/src/ipv6.rs", "let hops = self.hop_limit().saturating_sub(1);", "let hops = self.hop_limit().saturating_sub(2);", "the engine takes two from the hop limit")
+fault("fast-hop-limit", REWRITE, "headers[9] = headers[9].wrapping_sub(1);", "headers[9] = headers[9].wrapping_sub(2);", "the engine's fast path takes two from the hop limit")
 fault("engine-checksum", "wire/src/checksum.rs", "let (two, carry) = word.overflowing_add((2 << 16) - 1);", "let (two, carry) = word.overflowing_add((3 << 16) - 1);",
       "the engine's checksum is wrong after the TTL is one less")
-fault("engine-mtu", REWRITE, "| (length > adjacency.mtu)", "| (length > adjacency.mtu + 1)", "the engine sends packets that are one octet too long")
-fault("engine-trailer", REWRITE, "        packet.truncate(ETHERNET + usize::from(length));\n", "", "the engine forwards what is behind the IP packet")
-fault("engine-redirect", INPUT, "(self.way_back(family) != u32::from(port.0)) & !self.partial_checksum()", "!self.partial_checksum()", "the engine lets Linux send no redirects")
+fault("engine-mtu", LOOKUP, "    if meta.l3_length() > mtu {", "    if meta.l3_length() > mtu + 1 {", "the engine sends packets that are one octet too long")
+fault("fast-mtu", REWRITE, "| (length > adjacency.mtu)", "| (length > adjacency.mtu + 1)", "the engine's fast path sends packets that are one octet too long")
+fault("engine-trailer", REWRITE, "    packet.truncate(ETHERNET + usize::from(meta.l3_length()));\n    let octets", "    let octets", "the engine forwards what is behind the IP packet")
+fault("fast-trailer", REWRITE, "        packet.truncate(ETHERNET + usize::from(length));\n", "", "the engine's fast path forwards what is behind the IP packet")
+fault("engine-redirect", LOOKUP, "if u32::from(port.0) == input.way_back(meta.family()) {", "if u32::from(port.0) + 9 == input.way_back(meta.family()) {", "the engine lets Linux send no redirects")
+fault("fast-redirect", INPUT, "(self.way_back(family) != u32::from(port.0)) & !self.partial_checksum()", "!self.partial_checksum()", "the engine's fast path lets Linux send no redirects")
 about("objects")
 fault("hash", MULTIPATH, "Some(hash >> 1)", "Some(hash & 0x7fff_ffff)", "flows take other paths than by Linux")
 fault("hash-sort", MULTIPATH, "        keys.sort();\n", "", "the two directions of a flow are not told to be one")
