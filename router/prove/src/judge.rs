@@ -54,7 +54,7 @@ pub(crate) fn judge(
     if !route.holds(question.destination) {
         return Outcome::Same; // it forwards, and does not tell by which route
     }
-    // of several paths, express has Linux choose for each packet, which may be a plain one
+    // express has Linux choose one of several paths for each packet, which may be a plain one
     let is_chosen = matches!(bora, BoraAnswer::Express { .. }) && route.paths.len() > 1;
     if route.encapsulates && !is_chosen {
         return Outcome::Differs("Linux puts something around it, and Bora does not");
@@ -209,7 +209,7 @@ impl Judge<'_> {
             let shares = ways.iter().filter(|way| self.is_path(path, (way.0, way.1)));
             let share: u64 = shares.map(|way| u64::from(way.2)).sum();
             let wanted = weight * FLOWS / total.max(1);
-            let rounding = self.route.paths.len() as u64; // of bounds, one for each path
+            let rounding = self.route.paths.len() as u64; // each path has a bound that is rounded
             let is_left = share == 0 && wanted <= left_to_linux + rounding;
             if !is_left && share.abs_diff(wanted) > rounding {
                 return Err("Linux gives the paths other shares");
