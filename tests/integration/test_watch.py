@@ -103,13 +103,15 @@ def test_a_packet_is_put_in(net):
 
 def test_what_linux_does(net):
     """Where Linux decides, the answer of `ip route get` is told."""
-    text = "{}:4001 {}:1001"
-    out = trace_one(net, text.format(net.behind4(0), net.router4(0)))
-    assert "to Linux (local)" in out and "for this machine itself" in out
-    net.ip("route add unreachable 198.51.100.0/24", "route del unreachable 198.51.100.0/24")
-    net.settle()
-    out = trace_one(net, text.format(net.behind4(0), "198.51.100.7"))
-    assert "unreachable" in out and "linux " in out
+    for family, text, own, beyond in ((4, "{}:4001 {}:1001", net.router4(0), "198.51.100"), (6, "udp [{}]:4001 [{}]:1001", net.router6(0), "2001:db8:51:")):
+        source = net.behind4(0) if family == 4 else net.behind6(0)
+        out = trace_one(net, text.format(source, own))
+        assert "to Linux (local)" in out and "for this machine itself" in out, out
+        prefix, address = (f"{beyond}.0/24", f"{beyond}.7") if family == 4 else (f"{beyond}:/48", f"{beyond}:7")
+        net.route(prefix, "unreachable", family)
+        net.settle()
+        out = trace_one(net, text.format(source, address))
+        assert "unreachable route: ICMP says so" in out and "linux " in out, out
 
 
 def test_wrong_packets(net):

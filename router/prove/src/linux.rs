@@ -50,7 +50,7 @@ impl Linux {
     ) -> Result<Vec<Option<LinuxAnswer>>, ProveError> {
         let mut answers = Vec::with_capacity(questions.len());
         for some in questions.chunks(AT_ONCE) {
-            let raw = self.send(some, inputs, RTM_F_FIB_MATCH)?;
+            let raw = self.send(some, inputs, |_| RTM_F_FIB_MATCH)?;
             answers.extend(raw.into_iter().map(read));
         }
         // an error, or none, for packets to the router itself: what kind of route it is, another question tells
@@ -59,7 +59,7 @@ impl Linux {
             .collect();
         for some in unclear.chunks(AT_ONCE) {
             let again: Vec<Question> = some.iter().map(|&at| questions[at]).collect();
-            let raw = self.send(&again, inputs, RTM_F_LOOKUP_TABLE)?;
+            let raw = self.send(&again, inputs, look_up)?;
             for (&at, raw) in some.iter().zip(raw) {
                 answers[at] = read(raw);
             }
@@ -78,7 +78,7 @@ impl Linux {
     ) -> Result<Vec<Option<Path>>, ProveError> {
         let mut paths = Vec::with_capacity(questions.len());
         for some in questions.chunks(AT_ONCE) {
-            let raw = self.send(some, inputs, RTM_F_LOOKUP_TABLE)?;
+            let raw = self.send(some, inputs, look_up)?;
             paths.extend(raw.into_iter().map(|answer| match read(answer) {
                 Some(LinuxAnswer::Forward(route)) => route.paths.into_iter().next(),
                 _ => None,
@@ -97,7 +97,7 @@ impl Linux {
         ifindex: u32,
         name: &dyn Fn(u32) -> String,
     ) -> Result<String, ProveError> {
-        let body = request(question, ifindex, RTM_F_LOOKUP_TABLE);
+        let body = request(question, ifindex, look_up(question));
         self.exchange.add(libc::RTM_GETROUTE, 0, &body);
         let answer = self.exchange.ask(1)?.into_iter().next().and_then(read);
         Ok(match answer {
@@ -114,13 +114,22 @@ impl Linux {
         &mut self,
         questions: &[Question],
         inputs: &[Input],
-        flags: u32,
+        flags: impl Fn(&Question) -> u32,
     ) -> Result<Vec<Answer>, ProveError> {
         for question in questions {
-            let body = request(question, inputs[question.input].ifindex, flags);
+            let ifindex = inputs[question.input].ifindex;
+            let body = request(question, ifindex, flags(question));
             self.exchange.add(libc::RTM_GETROUTE, 0, &body);
         }
         self.exchange.ask(questions.len())
+    }
+}
+
+/// The flags of a question about the path of a packet. IPv6 names the table without one, and refuses it.
+fn look_up(question: &Question) -> u32 {
+    match question.is_v6() {
+        false => RTM_F_LOOKUP_TABLE,
+        true => 0,
     }
 }
 
