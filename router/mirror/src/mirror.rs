@@ -202,6 +202,8 @@ pub struct Mirror {
     pub(crate) counters: Counters,
     pub(crate) last: Option<Reconciliation>,
     pub(crate) in_sync: (bool, SystemTime),
+    /// When all events had been read and were in the FIB.
+    caught_up: Instant,
     /// Whether the caller hashes flows as the kernel does; IPv4, IPv6.
     pub(crate) hashed: [bool; 2],
 }
@@ -251,6 +253,7 @@ impl Mirror {
             counters: Counters::default(),
             last: None,
             in_sync: (false, SystemTime::now()),
+            caught_up: Instant::now(),
             hashed: [true; 2],
         };
         mirror.first_load()?;
@@ -756,10 +759,19 @@ impl Mirror {
     }
 
     fn update_status(&mut self) {
-        let in_sync = self.model.is_settled() && !self.more && !self.is_between();
+        let is_behind = self.more || self.is_between();
+        if !is_behind && self.model.is_written() {
+            self.caught_up = Instant::now();
+        }
+        let in_sync = self.model.is_settled() && !is_behind;
         if in_sync != self.in_sync.0 {
             self.in_sync = (in_sync, SystemTime::now());
         }
+    }
+
+    /// When the FIB had last what all events said that Linux had sent.
+    pub fn caught_up(&self) -> Instant {
+        self.caught_up
     }
 
     /// Takes a use of the next hop to a neighbour behind a device. The next hop follows the kernel:

@@ -29,6 +29,8 @@ const PATIENCE: [Duration; 5] = [
     Duration::from_millis(1000),
     Duration::from_millis(2500),
 ];
+/// How long Bora may be behind Linux before a difference cannot be judged: a million routes take seconds.
+const LATE: Duration = Duration::from_secs(120);
 /// How often a difference is asked about that is another one each time.
 const MOST_ATTEMPTS: usize = 12;
 /// Age at which neighbours and links are read again before a difference is judged.
@@ -104,6 +106,8 @@ pub struct Progress {
 struct Again {
     question: Question,
     due: Instant,
+    /// When it was first asked, and last.
+    asked: (Instant, Instant),
     attempts: usize,
     /// How often the answers were these.
     repeated: usize,
@@ -119,6 +123,8 @@ pub struct Asker {
     /// A packet of IPv4 and one of IPv6 that come in by each input.
     templates: Vec<[Question; 2]>,
     around: (Surroundings, Instant),
+    /// When Bora had followed all that Linux had told.
+    caught_up: Instant,
     again: VecDeque<Again>,
     progress: Progress,
     differences: Vec<Difference>,
@@ -142,6 +148,7 @@ impl Asker {
             inputs: Vec::new(),
             templates: Vec::new(),
             around,
+            caught_up: Instant::now(),
             again: VecDeque::new(),
             progress: Progress::default(),
             differences: Vec::new(),
@@ -150,13 +157,13 @@ impl Asker {
 
     /// Packets come in by these inputs from now on, and workers decide by these tables. Questions that wait to be asked again are
     /// forgotten if the inputs are others.
-    pub fn adopt(&mut self, inputs: Vec<Input>, tables: Tables) {
+    pub fn adopt(&mut self, inputs: Vec<Input>, tables: Tables, caught_up: Instant) {
         if inputs != self.inputs {
             self.inputs = inputs;
             self.again.clear();
             self.choose_templates();
         }
-        self.adopt_tables(tables);
+        self.adopt_tables(tables, caught_up);
     }
 
     fn choose_templates(&mut self) {
@@ -168,8 +175,10 @@ impl Asker {
         self.templates = templates.collect();
     }
 
-    /// Workers decide by these tables from now on.
-    pub fn adopt_tables(&mut self, tables: Tables) {
+    /// Workers decide by these tables from now on. `caught_up`: when Bora had followed all that Linux had told; what it does otherwise
+    /// before is late.
+    pub fn adopt_tables(&mut self, tables: Tables, caught_up: Instant) {
+        self.caught_up = caught_up;
         self.decider.adopt(&self.inputs, tables);
     }
 
@@ -218,12 +227,14 @@ impl Asker {
     /// Linux cannot be asked, or an answer cannot be read.
     pub fn ask(&mut self, questions: &[Question]) -> Result<(), ProveError> {
         let said = self.compare(questions)?;
+        let now = Instant::now();
         for (question, said) in questions.iter().zip(said) {
             match said {
                 None => self.progress.gone += 1,
                 Some((linux, bora, Outcome::Differs(_))) => self.again.push_back(Again {
                     question: *question,
-                    due: Instant::now() + PATIENCE[0],
+                    due: now + PATIENCE[0],
+                    asked: (now, now),
                     attempts: 1,
                     repeated: 1,
                     answers: (linux, bora),
@@ -277,7 +288,8 @@ impl Asker {
         let due: Vec<Again> = { 0..self.again.len() }
             .filter_map(|_| {
                 let one = self.again.pop_front()?;
-                match one.due <= now {
+                let is_known = one.asked.1 <= self.caught_up || one.asked.0 + LATE < now;
+                match is_known && one.due <= now {
                     true => Some(one),
                     false => {
                         self.again.push_back(one);
@@ -313,11 +325,15 @@ impl Asker {
         answers: (LinuxAnswer, BoraAnswer),
         what: &'static str,
     ) {
-        let repeated = match again.answers == answers {
+        let is_late = again.asked.1 > self.caught_up;
+        let repeated = match again.answers == answers && !is_late {
             true => again.repeated + 1,
             false => 1,
         };
-        let attempts = again.attempts + 1;
+        let attempts = match is_late {
+            true => MOST_ATTEMPTS,
+            false => again.attempts + 1,
+        };
         if repeated > PATIENCE.len() {
             self.progress.compared += 1;
             self.progress.differ += 1;
@@ -330,8 +346,10 @@ impl Asker {
             self.progress.unsettled += 1;
         } else {
             let wait = PATIENCE[repeated.min(PATIENCE.len()) - 1];
+            let now = Instant::now();
             self.again.push_back(Again {
-                due: Instant::now() + wait,
+                due: now + wait,
+                asked: (again.asked.0, now),
                 attempts,
                 repeated,
                 answers,

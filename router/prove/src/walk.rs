@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bora_wire::Protocol;
 use bora_worker::Tables;
@@ -20,6 +20,9 @@ const STEP: usize = 64;
 /// Intervals of the main table for packets that a rule tells from others by more than their destination: of all tables but this
 /// one, all are asked about.
 const SOME: usize = 1024;
+
+/// Pause between two looks whether what differed can be asked about again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What an interval's addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +116,8 @@ impl Walk {
             let Some(due) = self.asker.next_due() else {
                 return Ok(false);
             };
-            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let wait = due.saturating_duration_since(Instant::now());
+            thread::sleep(wait.max(PAUSE)); // Bora may be behind
         }
         self.asker.ask(&questions)?;
         Ok(true)
@@ -125,8 +129,8 @@ impl Walk {
     }
 
     /// Workers decide by these tables from now on.
-    pub fn adopt_tables(&mut self, tables: Tables) {
-        self.asker.adopt_tables(tables);
+    pub fn adopt_tables(&mut self, tables: Tables, caught_up: Instant) {
+        self.asker.adopt_tables(tables, caught_up);
     }
 
     /// The next addresses for the readers of the FIB.

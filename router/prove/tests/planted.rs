@@ -1,6 +1,7 @@
 //! A FIB that says what Linux does passes, and each planted fault is found.
 
 use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
 use bora_fib::{Adjacency, FibConfig, FibWriter, Group, NextHop, NextHopId, PortId};
 use bora_forward::{Ingress, Reason, RpFilter};
@@ -51,6 +52,9 @@ const RIGHT: [(&str, Hop); 9] = [
     ("10.0.0.1/32", Hop::Linux),
     ("10.0.1.1/32", Hop::Linux),
 ];
+
+/// Longer than a test.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// What a card may forward by itself.
 const CARD: CardRoute = CardRoute {
@@ -132,7 +136,7 @@ fn differences(
         };
         let decider = Decider::new(handle.reader().unwrap()).unwrap();
         let mut asker = Asker::new(Linux::open().unwrap(), decider, None).unwrap();
-        asker.adopt(inputs.to_vec(), tables);
+        asker.adopt(inputs.to_vec(), tables, Instant::now() + HOUR);
         let prefixes = entries.iter().map(|(prefix, _)| {
             let (address, length) = prefix.split_once('/').unwrap();
             (address.parse().unwrap(), length.parse().unwrap())

@@ -164,9 +164,13 @@ impl Job {
         let (mut read, mut paused) = (Instant::now(), Duration::ZERO);
         loop {
             if read.elapsed() > FRESH {
-                let tables = |router: &mut Router| router.plane.tables(router.in_force.file());
-                let tables = calls.ask("what decides", tables).ok_or_else(stopping)?;
-                walk.adopt_tables(tables);
+                let tables = |router: &mut Router| {
+                    let plane = &router.plane;
+                    let caught_up = plane.mirror().caught_up();
+                    (plane.tables(router.in_force.file()), caught_up)
+                };
+                let (tables, caught_up) = calls.ask("what decides", tables).ok_or_else(stopping)?;
+                walk.adopt_tables(tables, caught_up);
                 read = Instant::now();
             }
             let more = walk.step().map_err(|error| error.to_string())?;

@@ -1,6 +1,7 @@
 //! What the control loop tells those who ask Linux.
 
 use std::io;
+use std::time::Instant;
 
 use bora_contract::{MAX_PORTS, RpFilter};
 use bora_fib::{FibError, FibReader, PortId};
@@ -20,6 +21,8 @@ pub(crate) struct Facts {
     pub(crate) inputs: Vec<Input>,
     /// The tables of workers, as they are or would be.
     pub(crate) tables: Tables,
+    /// When Linux had been followed.
+    pub(super) caught_up: Instant,
 }
 
 impl Facts {
@@ -66,6 +69,7 @@ impl Facts {
         Self {
             inputs: inputs.collect(),
             tables: plane.tables(config),
+            caught_up: plane.mirror().caught_up(),
         }
     }
 }
@@ -121,7 +125,7 @@ pub(super) fn asker(calls: &Caller<Router>, facts: Facts) -> Option<Result<Asker
     let made = || {
         let (decider, program) = parts.load()?;
         let mut asker = Asker::new(Linux::open()?, decider, Some(program))?;
-        asker.adopt(facts.inputs, facts.tables);
+        asker.adopt(facts.inputs, facts.tables, facts.caught_up);
         Ok(asker)
     };
     Some(made())

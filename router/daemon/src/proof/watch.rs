@@ -82,7 +82,8 @@ impl Asking {
                 return Ok(());
             };
             self.place = round.place;
-            asker.adopt(round.facts.inputs, round.facts.tables);
+            let facts = round.facts;
+            asker.adopt(facts.inputs, facts.tables, facts.caught_up);
             let questions = questions(&asker, &round.prefixes);
             asker.ask(&questions)?;
             let found = asker.take_differences();
