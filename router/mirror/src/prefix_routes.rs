@@ -40,8 +40,9 @@ pub(crate) fn insert<P: Prefix>(
     {
         let advertised = |route: &&Route| route.key() == new.key() && is_advertised(route);
         let advertised = P::V6 && routes.iter().any(|route| advertised(&route));
+        let rivals = routes.len() > 1; // one may go that the kernel keeps
         let applied = replace_at::<P>(hops, routes, new, at);
-        return match advertised && routes.len() > 1 {
+        return match advertised && rivals {
             true => Applied::Ambiguous,
             false => applied,
         };
