@@ -38,6 +38,7 @@ mod router;
 mod rules;
 mod sampling;
 
+pub use bora_prove::{Doubt, Doubted, PATIENCE};
 pub use bora_worker::Mode;
 
 pub use api::{Api, is_this_machine};

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::answer::{BoraAnswer, LinuxAnswer, Path};
 use crate::decide::Decider;
+use crate::doubt::{Doubt, Doubted, PATIENCE};
 use crate::exchange::ProveError;
 use crate::judge::{Outcome, judge};
 use crate::linux::Linux;
@@ -21,18 +22,8 @@ use crate::question::{Input, Question};
 use crate::surroundings::Surroundings;
 use crate::words;
 
-/// How long to wait before a difference is asked about again, because Bora may just be following a change: after each attempt.
-const PATIENCE: [Duration; 5] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(400),
-    Duration::from_millis(1000),
-    Duration::from_millis(2500),
-];
 /// How long Bora may be behind Linux before a difference cannot be judged: a million routes take seconds.
 const LATE: Duration = Duration::from_secs(120);
-/// How often a difference is asked about that is another one each time.
-const MOST_ATTEMPTS: usize = 12;
 /// Age at which neighbours and links are read again before a difference is judged.
 const OLD: Duration = Duration::from_millis(15);
 /// Differences that are kept; the others are counted.
@@ -105,13 +96,9 @@ pub struct Progress {
 #[derive(Debug)]
 struct Again {
     question: Question,
-    due: Instant,
     /// When it was first asked, and last.
     asked: (Instant, Instant),
-    attempts: usize,
-    /// How often the answers were these.
-    repeated: usize,
-    answers: (LinuxAnswer, BoraAnswer),
+    doubt: Doubt<(LinuxAnswer, BoraAnswer)>,
 }
 
 /// Asks, compares and keeps account.
@@ -218,7 +205,7 @@ impl Asker {
 
     /// When the next question is due that waits to be asked again.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.again.iter().map(|again| again.due).min()
+        self.again.iter().map(|again| again.doubt.due()).min()
     }
 
     /// Asks both, and again what they differed on and is due.
@@ -233,11 +220,8 @@ impl Asker {
                 None => self.progress.gone += 1,
                 Some((linux, bora, Outcome::Differs(_))) => self.again.push_back(Again {
                     question: *question,
-                    due: now + PATIENCE[0],
                     asked: (now, now),
-                    attempts: 1,
-                    repeated: 1,
-                    answers: (linux, bora),
+                    doubt: Doubt::new((linux, bora), now),
                 }),
                 Some((linux, _, outcome)) => self.count(question, &linux, &outcome),
             }
@@ -289,7 +273,7 @@ impl Asker {
             .filter_map(|_| {
                 let one = self.again.pop_front()?;
                 let is_known = one.asked.1 <= self.caught_up || one.asked.0 + LATE < now;
-                match is_known && one.due <= now {
+                match is_known && one.doubt.due() <= now {
                     true => Some(one),
                     false => {
                         self.again.push_back(one);
@@ -325,37 +309,27 @@ impl Asker {
         answers: (LinuxAnswer, BoraAnswer),
         what: &'static str,
     ) {
+        let now = Instant::now();
         let is_late = again.asked.1 > self.caught_up;
-        let repeated = match again.answers == answers && !is_late {
-            true => again.repeated + 1,
-            false => 1,
-        };
-        let attempts = match is_late {
-            true => MOST_ATTEMPTS,
-            false => again.attempts + 1,
-        };
-        if repeated > PATIENCE.len() {
-            self.progress.compared += 1;
-            self.progress.differ += 1;
-            if self.differences.len() < KEPT {
-                let difference = self.describe(&again.question, &answers, what);
-                self.differences.push(difference);
+        match again.doubt.again(answers, now) {
+            _ if is_late => self.progress.unsettled += 1,
+            Doubted::Unsettled => self.progress.unsettled += 1,
+            Doubted::Differs(answers) => {
+                self.progress.differ += 1;
+                if self.differences.len() < KEPT {
+                    let difference = self.describe(&again.question, &answers, what);
+                    self.differences.push(difference);
+                }
             }
-        } else if attempts >= MOST_ATTEMPTS {
-            self.progress.compared += 1;
-            self.progress.unsettled += 1;
-        } else {
-            let wait = PATIENCE[repeated.min(PATIENCE.len()) - 1];
-            let now = Instant::now();
-            self.again.push_back(Again {
-                due: now + wait,
-                asked: (again.asked.0, now),
-                attempts,
-                repeated,
-                answers,
-                ..again
-            });
+            Doubted::Again(doubt) => {
+                return self.again.push_back(Again {
+                    asked: (again.asked.0, now),
+                    doubt,
+                    ..again
+                });
+            }
         }
+        self.progress.compared += 1;
     }
 
     fn count(&mut self, question: &Question, linux: &LinuxAnswer, outcome: &Outcome) {

@@ -49,16 +49,14 @@ fn of_route(route: &Route, name: &dyn Fn(u32) -> String) -> String {
     if route.encapsulates {
         text += " encapsulated";
     }
-    let table = match route.table {
-        table if table == u32::from(libc::RT_TABLE_MAIN) => String::new(),
-        table => format!("table {table}"),
-    };
-    match route.prefix {
-        Some((address, length)) => text += &format!(" (route {address}/{length} {table})"),
-        None if !table.is_empty() => text += &format!(" ({table})"),
-        None => {}
+    let prefix = { route.prefix }.map(|(address, length)| format!("route {address}/{length}"));
+    let is_main = route.table == u32::from(libc::RT_TABLE_MAIN);
+    let table = (!is_main).then(|| format!("table {}", route.table));
+    let found: Vec<String> = prefix.into_iter().chain(table).collect();
+    if !found.is_empty() {
+        text += &format!(" ({})", found.join(" "));
     }
-    text.replace(" )", ")")
+    text
 }
 
 /// What Bora does with a packet; `name`: of a port or device.

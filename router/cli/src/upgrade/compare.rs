@@ -2,21 +2,11 @@
 //! only what stays different counts.
 
 use std::mem;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bora_daemon::{Asked, MOST, Outcome, Verdict};
+use bora_daemon::{Asked, Doubt, Doubted, MOST, Outcome, Verdict};
 use bora_terminal::say;
 
-/// When to ask again where both differ, as long as their verdicts stay: after each attempt.
-const PATIENCE: [Duration; 5] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(400),
-    Duration::from_millis(1000),
-    Duration::from_millis(2500),
-];
-/// How often a packet is asked about whose verdicts are others each time.
-const MOST_ATTEMPTS: usize = 12;
 /// Packets that may wait to be asked about again.
 const DOUBTS: usize = MOST / 2;
 /// Differences that are kept; the others are counted.
@@ -34,21 +24,13 @@ pub(super) struct Packet {
 type Verdicts = (Verdict, Verdict);
 
 /// A packet on which both differed.
-#[derive(Clone, Debug)]
-struct Doubt {
-    packet: Packet,
-    due: Instant,
-    attempts: usize,
-    /// How often the verdicts were these.
-    repeated: usize,
-    verdicts: Verdicts,
-}
+type Doubtful = (Packet, Doubt<Verdicts>);
 
 /// Packets to ask both about at once.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     fresh: Vec<Packet>,
-    again: Vec<Doubt>,
+    again: Vec<Doubtful>,
 }
 
 /// What was found so far.
@@ -63,13 +45,13 @@ pub(super) struct Comparison {
     /// Packets on which both differ.
     differ: u64,
     differences: Vec<(Packet, Verdicts)>,
-    doubts: Vec<Doubt>,
+    doubts: Vec<Doubtful>,
 }
 
 impl Round {
     /// The packets, in the order of the verdicts that [`Comparison::judge`] wants.
     pub(super) fn asked(&self) -> Vec<Asked> {
-        let again = self.again.iter().map(|doubt| &doubt.packet);
+        let again = self.again.iter().map(|(packet, _)| packet);
         let packets = self.fresh.iter().chain(again);
         packets.map(|packet| packet.asked.clone()).collect()
     }
@@ -94,7 +76,9 @@ impl Comparison {
     /// New packets, and those that are to be asked about again by now.
     pub(super) fn round(&mut self, fresh: Vec<Packet>, now: Instant) -> Round {
         let doubts = mem::take(&mut self.doubts);
-        let (again, later) = doubts.into_iter().partition(|doubt| doubt.due <= now);
+        let (again, later) = doubts
+            .into_iter()
+            .partition(|(_, doubt)| doubt.due() <= now);
         self.doubts = later;
         Round { fresh, again }
     }
@@ -108,7 +92,7 @@ impl Comparison {
     ) {
         let fresh = round.fresh.into_iter().map(|packet| (packet, None));
         let again = round.again.into_iter();
-        let again = again.map(|doubt| (doubt.packet.clone(), Some(doubt)));
+        let again = again.map(|(packet, doubt)| (packet, Some(doubt)));
         for ((packet, before), verdicts) in fresh.chain(again).zip(verdicts) {
             let (running, new) = &verdicts;
             if running.outcome == Outcome::Unknown && new.outcome == Outcome::Unknown {
@@ -121,27 +105,26 @@ impl Comparison {
         }
     }
 
-    fn doubt(&mut self, packet: Packet, before: Option<Doubt>, verdicts: Verdicts, now: Instant) {
-        let attempts = before.as_ref().map_or(0, |before| before.attempts) + 1;
-        let repeated = match before {
-            Some(before) if before.verdicts == verdicts => before.repeated + 1,
-            _ => 1,
+    fn doubt(
+        &mut self,
+        packet: Packet,
+        before: Option<Doubt<Verdicts>>,
+        verdicts: Verdicts,
+        now: Instant,
+    ) {
+        let doubted = match before {
+            None => Doubted::Again(Doubt::new(verdicts, now)),
+            Some(before) => before.again(verdicts, now),
         };
-        if repeated > PATIENCE.len() {
-            self.differ += 1;
-            if self.differences.len() < KEPT {
-                self.differences.push((packet, verdicts));
+        match doubted {
+            Doubted::Again(doubt) => self.doubts.push((packet, doubt)),
+            Doubted::Unsettled => self.unsettled += 1,
+            Doubted::Differs(verdicts) => {
+                self.differ += 1;
+                if self.differences.len() < KEPT {
+                    self.differences.push((packet, verdicts));
+                }
             }
-        } else if attempts >= MOST_ATTEMPTS {
-            self.unsettled += 1;
-        } else {
-            self.doubts.push(Doubt {
-                packet,
-                due: now + PATIENCE[repeated - 1],
-                attempts,
-                repeated,
-                verdicts,
-            });
         }
     }
 
@@ -171,6 +154,10 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use bora_daemon::PATIENCE;
+
     use super::*;
 
     fn packets(count: usize) -> Vec<Packet> {
@@ -205,7 +192,7 @@ mod tests {
             let round = comparison.round(mem::take(&mut fresh), now);
             assert_eq!(round.asked().len(), count);
             comparison.judge(round, std::iter::repeat_n(say(attempt), count), now);
-            match comparison.doubts.iter().map(|doubt| doubt.due).max() {
+            match comparison.doubts.iter().map(|(_, doubt)| doubt.due()).max() {
                 Some(due) => now = due,
                 None => break,
             }

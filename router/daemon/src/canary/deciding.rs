@@ -3,7 +3,6 @@
 
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bora_linux::lock;
@@ -12,6 +11,7 @@ use tokio::sync::oneshot;
 use super::judge::Judge;
 use super::verdict::{Asked, MOST, Verdict};
 use crate::process::calls::Caller;
+use crate::process::threads::in_background;
 use crate::proof::facts::{Facts, Parts};
 use crate::router::Router;
 
@@ -19,8 +19,6 @@ use crate::router::Router;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the tables of workers are good for.
 const FRESH: Duration = Duration::from_millis(200);
-/// The lowest priority (nice(2)).
-const NICE: i32 = 19;
 
 /// The way to the thread, if there is one.
 #[derive(Clone, Debug, Default)]
@@ -66,16 +64,7 @@ impl Deciding {
 fn start(calls: &Caller<Router>, first: Request) -> Result<Sender<Request>, String> {
     let (sender, requests) = channel();
     let calls = calls.clone();
-    let thread = thread::Builder::new().name("bora-decide".into());
-    let run = move || {
-        bora_confine::thread(bora_confine::KERNEL);
-        if let Err(error) = rustix::process::nice(NICE) {
-            log::warn!("packets are decided about at the usual priority: {error}");
-        }
-        serve(&calls, first, &requests);
-    };
-    let started = thread.spawn(run);
-    started.map_err(|error| format!("cannot start a thread: {error}"))?;
+    in_background("bora-decide", move || serve(&calls, first, &requests))?;
     Ok(sender)
 }
 

@@ -13,14 +13,13 @@ use serde::{Deserialize, Serialize};
 use super::facts::{Facts, asker};
 use crate::answers::Proved;
 use crate::process::calls::Caller;
+use crate::process::threads::in_background;
 use crate::router::Router;
 
 /// How long the tables of workers are good for; what differs is asked about again for longer.
 const FRESH: Duration = Duration::from_millis(200);
 /// How often a paused proof looks whether it is to go on.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The lowest priority (nice(2)).
-const NICE: i32 = 19;
 
 /// The proof of all answers: the one that runs, or the last one.
 #[derive(Clone, Debug, Default)]
@@ -106,10 +105,9 @@ impl Proofs {
         }
         let new = Job::default();
         let (calls, this) = (calls.clone(), new.clone());
-        thread::Builder::new()
-            .name("bora-prove".into())
-            .spawn(move || this.run(&calls, options.input.as_deref()))
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        in_background("bora-prove", move || {
+            this.run(&calls, options.input.as_deref());
+        })?;
         *job = Some(new);
         Ok(())
     }
@@ -123,10 +121,6 @@ impl Proofs {
 
 impl Job {
     fn run(&self, calls: &Caller<Router>, input: Option<&str>) {
-        bora_confine::thread(bora_confine::KERNEL);
-        if let Err(error) = rustix::process::nice(NICE) {
-            log::warn!("the proof runs at the usual priority: {error}");
-        }
         let ended = self.walk(calls, input);
         let Some(answers) = calls.ask("who reports proofs", |router| router.linux.clone()) else {
             return;

@@ -72,9 +72,7 @@ impl Facts {
             caught_up: plane.mirror().caught_up(),
         }
     }
-}
 
-impl Facts {
     /// Without what Linux is not asked about.
     pub(super) fn for_linux(mut self) -> Self {
         self.inputs.retain(|input| !input.in_bond);
