@@ -17,15 +17,16 @@ from routers import LINKS, router_mac
 DEVICES = [Device(f"r{link}", link, link, router_mac(link)) for link in range(LINKS)]
 PREFIX = {4: "198.18.{}.0/24", 6: "2001:db8:f0:{:x}::/64"}
 VIA = {4: ("10.0.1.2", "10.0.2.2", "10.0.3.2"), 6: ("2001:db8:1::2", "2001:db8:2::2", "2001:db8:3::2")}  # by r1, r2, r3
+NOWHERE = {4: "172.20.0.0/16", 6: "2001:db8:aaaa::/48"}  # sources without a route, once the default routes are gone
 SIZES = (10, 1240, 1252, 1273, 1353, 1373, 1445, 1473, 1474)
 
 
 class Life:
     """A life that grows: steps with commands, and packets for all prefixes that were given out."""
 
-    def __init__(self, chapter, tier):
+    def __init__(self, chapter, tier, taps):
         self.rng, self.count, self.tunnel = random.Random(chapter), 0, None
-        self.case = {"seed": chapter, "tier": tier, "start": 0, "begins": [0], "steps": []}
+        self.case = {"seed": chapter, "tier": tier, "taps": taps, "start": 0, "begins": [0], "steps": []}
         self.prefixes = []
         self.step([line for device in DEVICES for line in device.addressing()] +
                   ["ip -4 route add default via 10.0.3.2", "ip -6 route add default via 2001:db8:3::2"], traffic.introductions(DEVICES))
@@ -51,8 +52,8 @@ class Life:
         for family, prefix in self.prefixes:
             to = pools.inside(self.rng, prefix, family).packed
             for device in (*DEVICES[:3], self.rng.choice(DEVICES)):
-                source = pools.inside(self.rng, device.behind(family), family).packed
-                packet = self.packet(family, source, to)
+                behind = self.rng.choice((device.behind(family),) * 6 + (self.rng.choice(DEVICES).behind(family), NOWHERE[family]))
+                packet = self.packet(family, pools.inside(self.rng, behind, family).packed, to)
                 made.append((device.link, traffic.frame(self.rng, DEVICES, device, packet, mac_of(device.link, b"\2"))))
         return made + traffic.some(self.rng, DEVICES, 80, self.tunnel)
 
@@ -71,6 +72,7 @@ class Life:
     def step(self, lines, packets=None, wait="verify", again=False):
         """A step; `again`: the same packets once more, when neighbours are known, and what Linux itself says."""
         packets = self.packets() if packets is None else packets
+        packets = [(link, frame) for link, frame in packets if traffic.fits(frame, self.case["taps"])]
         self.case["steps"].append({"do": lines, "wait": wait, "packets": [[link, frame.hex()] for link, frame in packets], "prove": again is None})
         if again:
             self.step([], packets, "sync", None)
@@ -216,8 +218,8 @@ def hooks(life):
 ALL = (routes, rules, objects, sysctls, neighbours, advertisements, links, hooks)
 
 
-def life(number, tier):
+def life(number, tier, taps=()):
     """The life of a chapter."""
-    made = Life(number, tier)
+    made = Life(number, tier, taps)
     ALL[number % len(ALL)](made)
     return made.case

@@ -72,7 +72,7 @@ class Router:
         hosts.set_sysctl("net/ipv6/conf/default/disable_ipv6", 1)
         self.router.batch(
             f"link add r{link} address {router_mac(link)} type veth peer name h{link} address {host_mac(link)} netns {hosts.name}"
-            for link in range(LINKS) if link not in (taps if tier else ()))
+            for link in sorted(range(LINKS), key=taps.__contains__) if not (tier and link in taps))  # the order decides between source addresses
         hosts.batch(f"link set h{link} arp off mtu 3400 up" for link in range(LINKS) if link not in (taps if tier else ()))
         if taps and tier:
             self.start(tier, taps)

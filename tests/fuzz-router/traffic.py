@@ -11,6 +11,12 @@ from lib import multipath, packets
 SIZES = (0, 1, 7, 8, 20, 26, 64, 100, 500, 1200, 1480, 1700, 2900)
 MTUS = (600, 1280, 1300, 1400, 1492, 1500, 2000)  # addresses of `topics` and `policies`; packets are as long, or one octet longer or shorter
 PORTS = (53, 80, 443, 1000, 1999, 2000, 5000)
+LONGEST = 1514  # octets of a frame that a TAP interface takes
+
+
+def fits(frame, taps):
+    """Whether a router with these ports of kind tap gets the frame: they take none that are too long for their MTU, as a veth does."""
+    return not taps or len(frame) <= LONGEST
 
 
 def checked(source, destination, protocol, body, place):

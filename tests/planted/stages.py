@@ -18,8 +18,6 @@ fault("fast-trailer", REWRITE, "        packet.truncate(ETHERNET + usize::from(l
 fault("engine-redirect", LOOKUP, "if u32::from(port.0) == input.way_back(meta.family()) {", "if u32::from(port.0) + 9 == input.way_back(meta.family()) {", "the engine lets Linux send no redirects")
 fault("fast-redirect", INPUT, "(self.way_back(family) != u32::from(port.0)) & !self.partial_checksum()", "!self.partial_checksum()", "the engine's fast path lets Linux send no redirects")
 about("objects")
-fault("hash", MULTIPATH, "Some(hash >> 1)", "Some(hash & 0x7fff_ffff)", "flows take other paths than by Linux")
-fault("hash-sort", MULTIPATH, "        keys.sort();\n", "", "the two directions of a flow are not told to be one")
 fault("hash-icmp-error", MULTIPATH, "let header = told_of4(outer, octets).unwrap_or(outer);", "let header = told_of6(&[0; 40], octets).map_or(outer, |_| outer);",
       "ICMP errors take the path of their own addresses")
 fault("hash-policy", MULTIPATH, "1 => Self::L4,", "1 => Self::L3,", "ports do not count in the hash")

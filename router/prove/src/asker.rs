@@ -421,7 +421,8 @@ impl Asker {
                 Some(BoraAnswer::Forward { .. } | BoraAnswer::Express { .. })
             );
             let several = |linux: &LinuxAnswer| matches!(linux, LinuxAnswer::Forward(route) if route.paths.len() > 1);
-            sends && by_linux[*at].as_ref().is_some_and(several)
+            let tells = around.tells_paths_v6 || questions[*at].destination.is_ipv4();
+            sends && tells && by_linux[*at].as_ref().is_some_and(several)
         };
         let places: Vec<usize> = (0..questions.len()).filter(has_choice).collect();
         let chosen: Vec<Question> = places.iter().map(|&at| questions[at]).collect();

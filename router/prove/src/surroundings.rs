@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bora_wire::MacAddr;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVlan, LinkAttribute, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -25,6 +25,8 @@ const NEIGHBOUR: usize = 12;
 struct Link {
     name: String,
     mac: Option<MacAddr>,
+    /// Whether Linux asks for no neighbours there (IFF_NOARP).
+    no_arp: bool,
     /// Octets.
     mtu: u32,
     /// The link that it is on.
@@ -44,6 +46,9 @@ pub(crate) struct Surroundings {
     neighbours: HashMap<(u32, IpAddr), MacAddr>,
     /// Whether Linux forwards IPv6 at all (net.ipv6.conf.all.forwarding).
     pub(crate) forwards_v6: bool,
+    /// Whether a route look-up of Linux tells which IPv6 path a flow's packets take. With fib_multipath_hash_policy 3 it does not:
+    /// rt6_multipath_hash() mixes the hash of a packet once more than that of a question.
+    pub(crate) tells_paths_v6: bool,
 }
 
 impl Surroundings {
@@ -64,14 +69,18 @@ impl Surroundings {
                 found.note_neighbour(&neighbour);
             }
         })?;
-        // a kernel without IPv6 forwards none
-        let forwards = fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding");
-        found.forwards_v6 = forwards.is_ok_and(|text| text.trim() != "0");
+        // a kernel without IPv6 has neither
+        found.forwards_v6 = sysctl_v6("conf/all/forwarding").is_some_and(|text| text != "0");
+        let policy = sysctl_v6("fib_multipath_hash_policy");
+        found.tells_paths_v6 = policy.is_some_and(|text| text != "3");
         Ok(found)
     }
 
     fn note_link(&mut self, link: &LinkMessage) {
-        let mut found = Link::default();
+        let mut found = Link {
+            no_arp: link.header.flags.contains(LinkFlags::Noarp),
+            ..Link::default()
+        };
         for one in &link.attributes {
             match one {
                 LinkAttribute::IfName(text) => found.name.clone_from(text),
@@ -173,10 +182,19 @@ impl Surroundings {
         self.links.get(&ifindex).map(|link| link.mtu)
     }
 
-    /// The Ethernet address of a neighbour that Linux sends to without asking for it first.
+    /// The Ethernet address of a neighbour that Linux sends to without asking for it first. Where it asks for none, a neighbour that
+    /// it does not know has the link's own address (arp_constructor() and ndisc_constructor()).
     pub(crate) fn neighbour(&self, ifindex: u32, address: IpAddr) -> Option<MacAddr> {
-        self.neighbours.get(&(ifindex, address)).copied()
+        let known = self.neighbours.get(&(ifindex, address)).copied();
+        let link = || self.links.get(&ifindex).filter(|link| link.no_arp);
+        known.or_else(|| link()?.mac)
     }
+}
+
+/// The value of an IPv6 sysctl; `None` if the kernel has none of this name.
+fn sysctl_v6(name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv6/{name}")).ok()?;
+    Some(text.trim().into())
 }
 
 /// The tag of a VLAN device.
