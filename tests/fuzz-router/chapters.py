@@ -25,7 +25,7 @@ class Life:
     """A life that grows: steps with commands, and packets for all prefixes that were given out."""
 
     def __init__(self, chapter, tier, taps):
-        self.rng, self.count, self.tunnel = random.Random(chapter), 0, None
+        self.rng, self.count, self.tunnel, self.spoofs = random.Random(chapter), 0, None, 0.1
         self.case = {"seed": chapter, "tier": tier, "taps": taps, "start": 0, "begins": [0], "steps": []}
         self.prefixes = []
         self.step([line for device in DEVICES for line in device.addressing()] +
@@ -52,7 +52,8 @@ class Life:
         for family, prefix in self.prefixes:
             to = pools.inside(self.rng, prefix, family).packed
             for device in (*DEVICES[:3], self.rng.choice(DEVICES)):
-                behind = self.rng.choice((device.behind(family),) * 6 + (self.rng.choice(DEVICES).behind(family), NOWHERE[family]))
+                spoofed = self.rng.choice((NOWHERE[family], *(other.behind(family) for other in DEVICES)))
+                behind = spoofed if self.rng.random() < self.spoofs else device.behind(family)
                 packet = self.packet(family, pools.inside(self.rng, behind, family).packed, to)
                 made.append((device.link, traffic.frame(self.rng, DEVICES, device, packet, mac_of(device.link, b"\2"))))
         return made + traffic.some(self.rng, DEVICES, 80, self.tunnel)
@@ -148,6 +149,7 @@ def rules(life):
 
 def sysctls(life):
     """Sysctls, one step each."""
+    life.spoofs = 0.5
     lines = life.routes(4, "route add {p} via {a}", "route add {p} via {b} mtu 1300", *PATHS, "route add {p} dev r2") + life.routes(6, "route add {p} via {a}", *PATHS, "route add {p} via {b} mtu 1300")
     lines += ["ip -4 route replace 10.100.7.0/24 via 10.0.2.2", "ip -4 route replace 10.102.0.0/17 nexthop via 10.0.1.2 nexthop via 10.0.2.2", "ip -4 route del default"]
     life.step(lines, wait="sync")

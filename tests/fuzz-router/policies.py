@@ -196,10 +196,12 @@ def address(c):
 @topic(weight=1.5)
 def link(c):
     rng, device = c.rng, c.device()
-    # the carrier of a TAP interface is Bora's, and it belongs into Bora's namespace
+    # a TAP interface belongs into Bora's namespace, takes frames above its MTU, and its carrier is Bora's, later than a veth's
     name, number = device.name, rng.choice([link for link in range(4) if link not in c.taps])
     again = [line for one in c.devices if one.link == number for line in one.addressing()]
     roll = rng.random()
+    if roll < 0.5 and device.link in c.taps:
+        return []
     if roll < 0.3:
         longer = () if c.taps else (2000, 3000)  # those have no room for more
         return [f"ip link set {name} mtu {rng.choice((1280, 1300, 1400, 1492, 1500, 1500, *longer))}"]

@@ -79,7 +79,7 @@ def lives(fault, known):
     """First the chapters, the fault's own before the others, and then seeds; the tiers in turn, the engine with ports of kind tap, too."""
     order = sorted(range(len(chapters.ALL)), key=lambda number: chapters.ALL[number].__name__ != fault.chapter)
     for number in order:
-        for tier, taps in (*((tier, ()) for tier in TIERS), ("engine", (0, 1))):
+        for tier, taps in (*((tier, ()) for tier in TIERS), ("engine", (0,))):
             yield chapters.life(number, tier, taps)
     for seed in itertools.count(1):
         yield generate.life(seed, TIERS[seed // 2 % len(TIERS)], known)
