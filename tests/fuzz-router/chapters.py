@@ -93,7 +93,7 @@ def routes(life):
     lines = life.routes(4, *PLAIN, *PATHS, "route add {p} via {a}; route add {p} tos 0x10 via {b}", "route add {p} via {a}; route append {p} via {b}",
                         "route add {p} via {a}; route prepend {p} via {b}", "route add {p} via inet6 2001:db8:2::2 dev r2",
                         "route add {p} encap ip id 3 dst 10.0.1.9 via {a} dev r1")
-    lines += life.routes(6, *PLAIN, *PATHS, "route add {p} via {a}; route append {p} via {b}", "route add {p} from 2001:db8:b0::/48 via {a}; route add {p} via {b}",
+    lines += life.routes(6, *PLAIN, *PATHS, "route add {p} via {a}; route append {p} via {b}", "route add {p} from 2001:db8:b0::/48 via {a}; route add {p} via {b}", "route add {p} from 2001:db8:b0::/48 via {a}",
                          "route add {p} dev r1 metric 50 pref low; route append {p} dev r2 metric 50 pref high", "route add {p} dev r1 metric 50; route append {p} dev r2 metric 50",
                          "route add {p} via {a} metric 50 pref low; route append {p} dev r2 metric 50")
     lines += ["ip -4 route add local 198.19.0.0/16 dev lo", "ip -4 route add 198.19.7.0/24 via 10.0.1.2", "ip -4 route add 10.0.3.64/27 dev r3 mtu 1300",
@@ -175,6 +175,7 @@ def neighbours(life):
     life.step([], moved, "sync")
     life.step(["ip neigh replace 2001:db8:1::2 lladdr 02:bc:00:00:11:33 dev r1 nud permanent"], again=True)
     life.step(["ip neigh replace 10.0.2.2 lladdr 02:bc:00:00:12:44 dev r2 nud permanent", "ip neigh del 2001:db8:1::2 dev r1"], again=True)
+    life.step(["ip neigh replace 10.0.2.2 lladdr 02:bc:00:00:12:55 dev r2 nud permanent"], wait="sync", again=True)  # the state stays, and nothing is read again
     life.step(["ip neigh del 10.0.2.2 dev r2", "ip neigh replace 10.0.1.2 dev r1 nud failed"], again=True)
     life.step(["sysctl -w net.ipv6.conf.all.proxy_ndp=1"] + [f"ip neigh add proxy {signalling.PROXIED} dev r{link}" for link in range(LINKS)], [signalling.proxied_solicitation(life.rng, DEVICES) for _ in range(20)])
 
@@ -194,8 +195,8 @@ def links(life):
     """Links that go down, come back, are renamed, move; other MTUs and addresses."""
     life.step(life.routes(4, "route add {p} via {a}", "route add {p} via {b}", *PATHS) + life.routes(6, "route add {p} via {a}", "route add {p} via {b}", *PATHS), again=True)
     again = [line for line in DEVICES[1].addressing()]
-    for lines in (["ip link set r1 mtu 1400"], ["sysctl -w net.ipv4.conf.r2.ignore_routes_with_linkdown=1", "sysctl -w net.ipv6.conf.r2.ignore_routes_with_linkdown=1"], ["ip -n {hosts} link set h2 down"],
-                  ["ip -n {hosts} link set h2 up", "ip link set r1 down"], ["ip link set r1 up", *again], ["ip link set r1 address 02:bc:00:00:00:99"], ["ip link set r1 down", "ip link set r1 name x1", "ip link set x1 up"],
+    for lines in (["ip link set r1 mtu 1400"], ["ip -n {hosts} link set h2 down"], ["ip -n {hosts} link set h2 up"], ["sysctl -w net.ipv4.conf.r2.ignore_routes_with_linkdown=1", "sysctl -w net.ipv6.conf.r2.ignore_routes_with_linkdown=1"],
+                  ["ip -n {hosts} link set h2 down"], ["ip -n {hosts} link set h2 up", "ip link set r1 down"], ["ip link set r1 up", *again], ["ip link set r1 address 02:bc:00:00:00:99"], ["ip link set r1 down", "ip link set r1 name x1", "ip link set x1 up"],
                   ["ip link set x1 name r1", "ip link set r1 address " + router_mac(1), *again, "ip link set r2 netns {spare}", "ip -n {spare} link set r2 up"]):
         life.step(lines, wait="second", again=len(lines) == 1)
 

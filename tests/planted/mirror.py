@@ -57,8 +57,8 @@ fault("neighbour-stays", MODEL, "let now = now.or((!gone).then_some(neighbour));
 fault("incomplete-neighbour", "mirror/src/message/mod.rs", "self.mac.filter(|_| self.state & NUD_VALID != 0)", "self.mac.or(Some([2, 0, 0, 0, 0, 9]))",
       "frames are sent to neighbours without an address")
 about("links")
-fault("linkdown", WORLD, "link.up && (link.carrier || !self.ignores_linkdown(device, v6))", "link.up",
-      "paths without carrier are used, in spite of ignore_routes_with_linkdown")
+fault("linkdown", WORLD, "link.up && (link.carrier || !self.ignores_linkdown(device, v6))", "link.up && link.carrier",
+      "paths without carrier are left out, without ignore_routes_with_linkdown, too")
 about("neighbours")
 fault("no-arp", WORLD, "link.mac.filter(|_| link.no_arp)", "link.mac", "frames for unknown neighbours carry the own MAC")
 about("links")
