@@ -36,17 +36,18 @@ class Place:
     link: int
     number: int
     vrf: str = ""
-    tagged: bool = False
+    vlan: int = 0
 
     def put(self, frame):
         """The frame as its host sends it."""
-        return topic_guest.tagged(frame, VLAN if self.tagged else 0)
+        return topic_guest.tagged(frame, self.vlan)
 
 
-PLACES = [Place("r0", 0, 0, "red"), Place("r1", 1, 1, "red"), Place(f"r0.{VLAN}", 0, 0, "blue", True), Place(f"r1.{VLAN}", 1, 1, "blue", True),
+PLACES = [Place("r0", 0, 0, "red"), Place("r1", 1, 1, "red"), Place(f"r0.{VLAN}", 0, 0, "blue", VLAN), Place(f"r1.{VLAN}", 1, 1, "blue", VLAN),
           Place("r2", 2, 2), Place("bond0", 3, 3, "blue")]
 BY_NAME = {place.device: place for place in PLACES}
 VRFS = {"red": RED, "blue": BLUE}
+MANY = range(1, 20)  # VLANs of r2 that become VRFs in the last step
 
 
 def addressing(place, vrf):
@@ -92,6 +93,18 @@ BASE = [
     *both(f"route add blackhole {{net}} table {BLUE}", "203.0.117.0/24", "2001:db8:e4::/48"),
     *both(f"route add {{net}} via {{via}} dev bond0 table {OTHER}", "198.19.0.0/16", "2001:db8:f1::/48", "10.0.3.2", "2001:db8:3::2"),
 ]
+
+
+def vrf_of_a_vlan(number):
+    """Commands that make a VRF with a VLAN device on r2 in it; all have the same addresses."""
+    device, table = f"r2.{number}", 100 + number
+    return [f"link add vrf{number} type vrf table {table}", f"link set vrf{number} up", f"link add link r2 name {device} type vlan id {number}",
+            f"link set {device} master vrf{number}", f"link set {device} up",
+            *both(f"address add {{net}} dev {device}", "10.0.2.1/24", "2001:db8:2::1/64 nodad"),
+            *both(f"route add {{net}} via {{via}} dev {device} table {table}", f"198.18.{number}.0/24", f"2001:db8:f0:{number}::/64", "10.0.2.2", "2001:db8:2::2"),
+            *neighbours(Place(device, 2, 2))]
+
+
 # Each step goes on from the one before.
 STEPS = {
     "VRFs": [],
@@ -104,6 +117,7 @@ STEPS = {
         f"rule add pref {pref} iif {device} to {{net}} table {OTHER}", "198.19.9.0/24", "2001:db8:f1:9::/64")],
     "without these rules": [command for pref in (500, 501, 502) for command in both(f"rule del pref {pref}", "", "")],
     "red has gone": ["link del red", *addressing(BY_NAME["r0"], "")],
+    "20 VRFs": [command for number in MANY for command in vrf_of_a_vlan(number)],
 }
 # Where Linux sends packets in these steps: (from, to network): to; None: it drops or answers them. Bora sends them itself.
 AS_FIRST = ("VRFs", "r1 is red's again", "local comes last")
@@ -184,6 +198,9 @@ def traffic():
         made += [(place, None, packet) for packet in packets_between(source, ("192.0.2.77", "2001:db8:ffff::77"))]
         made += [(place, None, bytes(IP(src=source[0], dst=own[0]) / ICMP(id=7) / packets.payload())),
                  (place, None, bytes(IPv6(src=source[1], dst=own[1]) / ICMPv6EchoRequest(id=7, data=packets.payload())))]
+    for number in MANY:
+        place, to = Place(f"r2.{number}", 2, 2, f"vrf{number}", number), (f"198.18.{number}.9", f"2001:db8:f0:{number}::9")
+        made += [(place, None, packet) for packet in packets_between(behind(3, 5), to)]
     return made
 
 

@@ -73,16 +73,25 @@ struct bora_find {
 	__u32 index; /* number of the port */
 };
 
+/* A netfilter hook by its list of functions (struct nf_hook_entries), and by the sum of their addresses and arguments. */
+struct bora_trust {
+	__u64 address; /* 0: no hook */
+	__u64 sum;
+};
+
 /* Functions that survey() found at a netfilter hook. */
 #define BORA_SURVEY_FUNCTIONS 8
 struct bora_hook {
+	struct bora_trust identity;
 	__u32 count; /* functions registered; the first ones follow */
-	__u32 holds; /* whether they hold traffic back */
+	__u16 holds; /* whether they hold traffic back */
+	__u16 trusted; /* whether they would, if their rules did not leave transit alone */
 	__u64 functions[BORA_SURVEY_FUNCTIONS];
 };
 
 struct bora_survey {
 	struct bora_hook hooks[8]; /* prerouting, forward, postrouting of IPv4, then of IPv6; input, output of IPv4 */
+	__u64 generation; /* of nftables' ruleset; 0 if this kernel does not show it */
 	__u64 receivers[BORA_MAX_PORTS]; /* the function that takes all frames of a port's device */
 	__u8 ports[BORA_MAX_INTERFACES]; /* enum bora_port_hooks */
 	__u8 xfrm; /* enum bora_xfrm */

@@ -53,6 +53,8 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	if (ip->ttl <= 1 && !to_us) /* a tunnel's may end with its last hop */
 		return BORA_TTL_EXCEEDED;
+	if (trusted_defragment[0] && (ip->frag_off & bpf_htons(IP_FRAGMENT_BITS)))
+		return BORA_GUARD;
 	p->ip4 = ip;
 	return REASON_NONE;
 }
@@ -77,6 +79,13 @@ static __always_inline bool is_discovery(const struct ipv6hdr *ip, const void *e
 	return false;
 }
 
+/* Whether an IPv6 packet is a fragment, or may be one behind other headers. */
+static __always_inline bool may_be_fragment6(__u8 next_header)
+{
+	return next_header == IPPROTO_FRAGMENT || next_header == IPPROTO_ROUTING || next_header == IPPROTO_AH ||
+	       next_header == IPPROTO_DSTOPTS;
+}
+
 static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port *in)
 {
 	struct ipv6hdr *ip = p->l3;
@@ -98,6 +107,8 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 		return BORA_TTL_EXCEEDED;
 	if (is_discovery(ip, p->end, in))
 		return BORA_SPECIAL_ADDRESS;
+	if (trusted_defragment[1] && may_be_fragment6(ip->nexthdr))
+		return BORA_GUARD;
 	p->ip6 = ip;
 	return REASON_NONE;
 }

@@ -27,6 +27,9 @@ enum { SELINUX_ALWAYS_NETWORK = 3 }; /* POLICYDB_CAP_ALWAYSNETWORK */
  */
 const volatile struct bora_symbols symbols;
 
+/* The most functions of a hook that may be trusted. */
+#define MAX_TRUSTED 6
+
 /* The devices of ports and VLAN devices, by their numbers; find_device() fills it. */
 struct bora_device {
 	__u64 address; /* struct net_device; 0 no such port, BORA_DEVICE_UNKNOWN */
@@ -80,20 +83,58 @@ static __noinline bool all_harmless(__u64 address)
 	return true;
 }
 
+/* The sum of a hook's functions and their arguments; 0 if there are more than a hook that is trusted may have. */
+static __noinline __u64 sum_of_hook(__u64 address)
+{
+	struct nf_hook_entries *entries = (void *)address;
+	__u16 count = KERNEL_READ(entries, num_hook_entries);
+	__u64 sum = count;
+
+	if (count > MAX_TRUSTED)
+		return 0;
+#pragma unroll
+	for (int i = 0; i < MAX_TRUSTED; i++) {
+		if (i < count)
+			sum += (__u64)KERNEL_READ(entries, hooks[i].hook) + (__u64)KERNEL_READ(entries, hooks[i].priv);
+	}
+	return sum;
+}
+
+/* The generation of the ruleset, which nf_tables_commit() raises before new rules count; 0 if this kernel does not show it. */
+static __always_inline __u32 ruleset_generation(struct net *net)
+{
+	return bpf_core_field_exists(net->nft.base_seq) ? KERNEL_READ(net, nft.base_seq) : 0;
+}
+
+/*
+ * Whether the control side has read all rules behind these functions, and nothing has changed since. An address alone may be
+ * another list's by now.
+ */
+static __always_inline bool is_trusted(struct net *net, __u64 entries, const volatile struct bora_trust *trust)
+{
+	return trust->address && trust->address == entries && trusted_generation &&
+	       ruleset_generation(net) == trusted_generation && sum_of_hook(entries) == trust->sum;
+}
+
 static __always_inline bool holds(struct nf_hook_entries *entries)
 {
 	return entries && !all_harmless((__u64)entries);
 }
 
+static __always_inline bool holds_transit(struct net *net, struct nf_hook_entries *entries, const volatile struct bora_trust *trust)
+{
+	return entries && !is_trusted(net, (__u64)entries, trust) && !all_harmless((__u64)entries);
+}
+
 static __always_inline bool netfilter_holds(struct net *net, bool v6)
 {
 	if (v6)
-		return holds(KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING])) ||
-		       holds(KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD])) ||
-		       holds(KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]));
-	return holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING])) ||
-	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD])) ||
-	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]));
+		return holds_transit(net, KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING]), &trusted[1][0]) ||
+		       holds_transit(net, KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD]), &trusted[1][1]) ||
+		       holds_transit(net, KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]), &trusted[1][2]);
+	return holds_transit(net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING]), &trusted[0][0]) ||
+	       holds_transit(net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD]), &trusted[0][1]) ||
+	       holds_transit(net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]), &trusted[0][2]);
 }
 
 static __always_inline bool has_xfrm_policies(struct net *net, int direction)

@@ -27,6 +27,10 @@ struct netns_nf {
 	struct nf_hook_entries *hooks_bridge[5];
 };
 
+struct netns_nftables {
+	unsigned int base_seq; /* Linux 6.17; modules had it before */
+};
+
 struct netns_xfrm {
 	unsigned int policy_count[6];
 	__u8 policy_default[3];
@@ -74,6 +78,7 @@ struct net {
 	struct netns_ipv4 ipv4;
 	struct netns_ipv6 ipv6;
 	struct netns_nf nf;
+	struct netns_nftables nft;
 	struct netns_xfrm xfrm;
 	struct hlist_head *dev_index_head;
 };

@@ -10,6 +10,15 @@ volatile __u64 budget[BORA_REASONS];
 /* The network namespace these ports live in; set before loading. */
 const volatile __u32 netns_inode;
 
+/*
+ * The hooks whose rules leave transit alone: prerouting, forward, postrouting of IPv4 and of IPv6; and the generation of the ruleset
+ * that the control side has read. Written by Bora (mmap), the generation last.
+ */
+volatile struct bora_trust trusted[2][3];
+volatile __u32 trusted_generation;
+/* Whether they put fragments together, which is then Linux's work, IPv4 and IPv6; written by Bora (mmap). */
+volatile __u8 trusted_defragment[2];
+
 /* The process the lease belongs to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

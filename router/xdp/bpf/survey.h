@@ -58,10 +58,14 @@ int find_device(struct bora_find *find)
 	return 0;
 }
 
-static __always_inline void survey_hook(struct bora_hook *hook, struct nf_hook_entries *entries)
+static __always_inline void survey_hook(struct bora_hook *hook, struct net *net, struct nf_hook_entries *entries,
+					const volatile struct bora_trust *trust)
 {
+	hook->identity.address = (__u64)entries;
+	hook->identity.sum = entries ? sum_of_hook((__u64)entries) : 0;
 	hook->count = entries ? KERNEL_READ(entries, num_hook_entries) : 0;
-	hook->holds = holds(entries);
+	hook->holds = trust ? holds_transit(net, entries, trust) : holds(entries);
+	hook->trusted = !hook->holds && holds(entries);
 #pragma unroll
 	for (int i = 0; i < BORA_SURVEY_FUNCTIONS; i++)
 		hook->functions[i] = i < hook->count ? (__u64)KERNEL_READ(entries, hooks[i].hook) : 0;
@@ -112,19 +116,20 @@ int survey(void *ctx)
 
 	if (!net)
 		return 0;
-	survey_hook(&found.hooks[0], KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING]));
-	survey_hook(&found.hooks[1], KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD]));
-	survey_hook(&found.hooks[2], KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]));
-	survey_hook(&found.hooks[3], KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING]));
-	survey_hook(&found.hooks[4], KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD]));
-	survey_hook(&found.hooks[5], KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]));
-	survey_hook(&found.hooks[6], KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN]));
-	survey_hook(&found.hooks[7], KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_OUT]));
+	survey_hook(&found.hooks[0], net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING]), &trusted[0][0]);
+	survey_hook(&found.hooks[1], net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD]), &trusted[0][1]);
+	survey_hook(&found.hooks[2], net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]), &trusted[0][2]);
+	survey_hook(&found.hooks[3], net, KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING]), &trusted[1][0]);
+	survey_hook(&found.hooks[4], net, KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD]), &trusted[1][1]);
+	survey_hook(&found.hooks[5], net, KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]), &trusted[1][2]);
+	survey_hook(&found.hooks[6], net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN]), NULL);
+	survey_hook(&found.hooks[7], net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_OUT]), NULL);
 	found.xfrm = (has_xfrm_policies(net, XFRM_OUT) || has_xfrm_policies(net, XFRM_FORWARD) ? BORA_XFRM_POLICIES : 0) |
 		     (xfrm_decides(net, XFRM_IN) ? BORA_XFRM_IN : 0) |
 		     (xfrm_blocks(net, XFRM_OUT) ? BORA_XFRM_OUT_BLOCKED : 0) |
 		     (xfrm_blocks(net, XFRM_FORWARD) ? BORA_XFRM_FORWARD_BLOCKED : 0);
 	found.direct = bpf_rdonly_cast ? 1 : 0;
+	found.generation = ruleset_generation(net);
 	for (__u32 i = 0; i < BORA_MAX_INTERFACES; i++)
 		survey_port(i);
 	return 1;

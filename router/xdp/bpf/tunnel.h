@@ -32,6 +32,8 @@ static __always_inline bool tunnel_holds(__u32 slot, __u8 protocol, struct net_d
 	struct net *net = KERNEL_READ(dev, nd_net.net);
 
 	return ingress_holds(&devices[slot & (BORA_MAX_INTERFACES - 1)]) ||
+	       /* what leaves transit alone may not leave the outer packet alone */
+	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING])) ||
 	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN])) ||
 	       xfrm_decides(net, XFRM_IN) ||
 	       (protocol != IPPROTO_IPIP && netfilter_holds(net, true));

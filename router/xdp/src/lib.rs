@@ -25,6 +25,7 @@ mod program;
 mod query;
 mod survey;
 pub(crate) mod symbols;
+mod trust;
 mod watch;
 
 #[allow(
@@ -47,6 +48,7 @@ pub use fib::{FibAnswer, GracePeriods};
 pub use link::{AttachError, AttachMode, Attachment};
 pub use program::{Lease, Program};
 pub use query::{XdpQuery, query};
-pub use survey::{DeviceHooks, HOOKS, Hook, LOCAL_HOOKS, Survey};
+pub use survey::{DeviceHooks, HOOKS, Hook, HookIdentity, LOCAL_HOOKS, Survey};
 pub use symbols::names_of;
+pub use trust::Trust;
 pub use watch::{Allowances, MAX_WATCHERS, SeenPackets};

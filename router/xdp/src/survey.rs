@@ -12,11 +12,24 @@ pub const HOOKS: [&str; 3] = ["prerouting", "forward", "postrouting"];
 /// The netfilter hooks of IPv4 that the router's own packets pass.
 pub const LOCAL_HOOKS: [&str; 2] = ["input", "output"];
 
+/// The functions of a netfilter hook, by which the program knows them again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HookIdentity {
+    /// Where the kernel has their list (`struct nf_hook_entries`); 0 if there are none.
+    pub address: u64,
+    /// The sum of their addresses and arguments; 0 if there are too many to be trusted.
+    pub sum: u64,
+}
+
 /// One netfilter hook of one IP version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hook {
+    /// Which functions these are.
+    pub identity: HookIdentity,
     /// Whether it holds traffic back.
     pub holds: bool,
+    /// Whether it would, if the control side did not know that its rules leave transit alone.
+    pub trusted: bool,
     /// How many functions are registered.
     pub count: u32,
     /// Addresses of the first of them.
@@ -58,6 +71,8 @@ pub struct Survey {
     pub hooks: [[Hook; 3]; 2],
     /// The netfilter hooks in the order of [`LOCAL_HOOKS`].
     pub local: [Hook; 2],
+    /// The generation of nftables' ruleset; `None` if this kernel does not show it (before Linux 6.17).
+    pub generation: Option<u32>,
     /// The hooks of devices by port index.
     pub ports: Vec<DeviceHooks>,
     /// There are IPsec policies for what is forwarded or sent.
@@ -94,6 +109,7 @@ impl Survey {
             ports: (found.ports.iter().zip(receivers))
                 .map(|(&bits, receiver)| device(bits, receiver))
                 .collect(),
+            generation: Some(found.generation as u32).filter(|&generation| generation != 0),
             xfrm_policies: found.xfrm & contract::XFRM_POLICIES != 0,
             xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
             xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,
@@ -106,7 +122,12 @@ impl Survey {
 fn hook(found: &bora_hook) -> Hook {
     let functions = found.functions.iter().take(found.count as usize);
     Hook {
+        identity: HookIdentity {
+            address: found.identity.address,
+            sum: found.identity.sum,
+        },
         holds: found.holds != 0,
+        trusted: found.trusted != 0,
         count: found.count,
         functions: functions.copied().collect(),
     }

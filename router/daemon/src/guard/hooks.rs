@@ -126,13 +126,18 @@ impl Hooks {
             } else if self.survey.xfrm_in {
                 let free = "free: `ip xfrm policy setdefault in accept`";
                 Some(format!("xfrm default policy in block ({free})"))
-            } else if self.survey.holds(false) || told(&report.v4) {
+            } else if self.survey.holds(false) || self.trusts_ipv4() || told(&report.v4) {
                 Some("netfilter or IPsec must see all IPv4".into())
             } else {
                 None
             },
             inner6: self.survey.holds(true) || told(&report.v6),
         }
+    }
+
+    /// Whether hooks of IPv4 leave only transit alone, which outer packets are not.
+    fn trusts_ipv4(&self) -> bool {
+        self.survey.hooks[0].iter().any(|hook| hook.trusted)
     }
 
     /// Functions of a hook that affect traffic and belong to no chain.
