@@ -10,6 +10,7 @@
 )]
 
 mod advice;
+pub mod attribute;
 pub mod features;
 pub mod interface;
 mod lock;
