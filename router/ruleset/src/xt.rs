@@ -100,13 +100,12 @@ pub(crate) fn matches(
         "tcp" => ports(tcp(packet, &info)),
         "udp" => ports(Some(ports_of(packet, Traffic::Udp))),
         "multiport" => ports(Some(Truth::CONSTANT)),
-        // each needs a protocol of its own, which flows do not have
-        "icmp" | "icmp6" | "sctp" | "dccp" | "esp" | "ah" | "ipcomp" => {
-            ports(Some(match packet.is_flow() {
-                true => Truth::Never,
-                false => Truth::VARYING,
-            }))
-        }
+        // each needs a protocol or an extension header of its own, which flows do not have
+        "frag" | "hbh" | "dst" | "rt" | "mh" | "srh" | "icmp" | "icmp6" | "sctp" | "dccp"
+        | "esp" | "ah" | "ipcomp" => ports(Some(match packet.is_flow() {
+            true => Truth::Never,
+            false => Truth::VARYING,
+        })),
         "addrtype" => Match {
             fib: true,
             ..plain(addrtype(packet, revision, &info))
@@ -122,8 +121,7 @@ pub(crate) fn matches(
         "connbytes" | "connlabel" | "connlimit" | "cluster" | "socket" => conntrack(None),
         "mac" | "physdev" | "policy" | "limit" | "hashlimit" | "statistic" | "length" | "ttl"
         | "hl" | "tos" | "dscp" | "ecn" | "time" | "string" | "u32" | "bpf" | "tcpmss"
-        | "realm" | "owner" | "cpu" | "frag" | "hbh" | "dst" | "rt" | "mh" | "eui64"
-        | "ipv6header" | "srh" => Truth::VARYING.into(),
+        | "realm" | "owner" | "cpu" | "eui64" | "ipv6header" => Truth::VARYING.into(),
         _ => Match {
             has_effect: true,
             ..conntrack(None)
