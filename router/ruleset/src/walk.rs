@@ -12,7 +12,7 @@ use crate::rule::{Effect, Outcome, Seen, evaluate, join};
 /// Chains that are entered from each other. nftables allows 16 (NFT_JUMP_STACK_SIZE), legacy iptables more.
 const DEPTH: usize = 64;
 /// How often a chain is walked with different marks; then the marks are forgotten.
-const VARIANTS: usize = 16;
+const VARIANTS: usize = 5;
 
 /// A rule of a chain, by their indices; without a rule the chain's policy.
 pub(crate) type RulePlace = (usize, Option<usize>);

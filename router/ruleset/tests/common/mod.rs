@@ -1,6 +1,8 @@
 //! Loads rulesets into the kernel and reads them back.
 #![allow(dead_code)] // each test file uses only a part
 
+pub(crate) mod messages;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
