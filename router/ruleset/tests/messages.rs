@@ -437,3 +437,54 @@ proptest! {
         ruleset.analyse(Question { v6, local_first: true });
     }
 }
+
+#[test]
+fn goto_does_not_come_back() {
+    let chain = |code| {
+        let messages = [
+            base("f", FORWARD, 0),
+            rule("f", &[verdict(code, Some("c"))]),
+            rule("f", &[verdict(0, None)]),
+            rule("c", &[expression("counter", &[])]),
+        ];
+        analysis(&messages).established.answer()
+    };
+    assert_eq!(
+        (chain(-3), chain(-4)),
+        (Answer::Constant, Answer::Unconditional)
+    );
+}
+
+#[test]
+fn a_destination_is_local_only_before_it_is_translated() {
+    let local = [
+        expression("fib", &[number(1, 1), number(2, 3), number(3, 2)]),
+        compare(&2u32.to_ne_bytes()),
+    ];
+    let nat = (
+        NEWCHAIN,
+        message(&[
+            text(1, "t"),
+            text(3, "n"),
+            nested(4, &[number(1, 1)]),
+            text(7, "nat"),
+        ]),
+    );
+    let answer = |hook, local_first, nat: &[(u16, Vec<u8>)]| {
+        let words = [local.concat(), verdict(0, None)];
+        let messages = [&[base("f", hook, 0), rule("f", &words)], nat].concat();
+        let transit = read(&messages).analyse(Question {
+            v6: false,
+            local_first,
+        });
+        assert_eq!(
+            transit.chains[0].leaves_alone,
+            transit.established.obstacles.is_empty()
+        );
+        transit.established.answer()
+    };
+    assert_eq!(answer(0, true, &[]), Answer::Unconditional);
+    assert_eq!(answer(0, true, &[nat.clone()]), Answer::Constant);
+    assert_eq!(answer(0, false, &[]), Answer::Constant);
+    assert_eq!(answer(FORWARD, true, &[nat]), Answer::Unconditional);
+}

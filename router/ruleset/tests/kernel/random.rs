@@ -69,7 +69,7 @@ const MATCHES_V6: [&str; 5] = [
     "exthdr frag exists",
     "ip6 hoplimit < 65",
 ];
-const STATEMENTS: [&str; 21] = [
+const STATEMENTS: [&str; 24] = [
     "accept",
     "accept",
     "accept",
@@ -80,6 +80,9 @@ const STATEMENTS: [&str; 21] = [
     "jump CHAIN",
     "jump CHAIN",
     "goto CHAIN",
+    "goto CHAIN",
+    "goto CHAIN",
+    "return",
     "reject",
     "meta mark set 5",
     "meta mark set 0x11",
@@ -119,7 +122,7 @@ pub(crate) fn ruleset(random: &mut Rng) -> String {
         let family = ["inet", "inet", "ip", "ip6"][random.usize(0..4)];
         text += &format!("table {family} t{table} {{\n");
         // a table with few rules often leaves packets alone
-        let most = random.usize(1..5);
+        let most = random.usize(1..7);
         for chain in (0..CHAINS).rev() {
             text += &format!(
                 "chain c{chain} {{\n{}}}\n",
@@ -133,7 +136,7 @@ pub(crate) fn ruleset(random: &mut Rng) -> String {
         ] {
             if random.bool() {
                 let priority = priorities[random.usize(0..priorities.len())];
-                let policy = if random.usize(0..5) == 0 {
+                let policy = if random.usize(0..3) == 0 {
                     "drop"
                 } else {
                     "accept"
