@@ -10,8 +10,10 @@
 )]
 
 mod advice;
+pub mod attribute;
 pub mod features;
 pub mod interface;
+pub mod iptables;
 mod lock;
 pub mod netns;
 mod refusal;

@@ -34,7 +34,6 @@
     )
 )]
 
-mod attribute;
 mod audit;
 mod bridge;
 mod check;
@@ -72,6 +71,7 @@ mod view;
 mod waker;
 mod world;
 
+use bora_linux::attribute;
 pub use bridge::Bridges;
 pub use error::KernelError;
 pub use guard::{Flowtable, GuardReport, Reason, ReasonKind};

@@ -12,16 +12,19 @@ const HEADER: usize = 4;
 
 /// One attribute: its type without the NLA_F_* bits, and its value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attribute<'a> {
-    pub(crate) kind: u16,
-    pub(crate) value: &'a [u8],
+pub struct Attribute<'a> {
+    /// Its type, without NLA_F_NESTED and NLA_F_NET_BYTEORDER.
+    pub kind: u16,
+    /// The octets behind its header.
+    pub value: &'a [u8],
 }
 
 /// The attributes of a message or a nested attribute, in order.
-pub(crate) struct Attributes<'a>(&'a [u8]);
+#[derive(Clone, Debug)]
+pub struct Attributes<'a>(&'a [u8]);
 
 /// Reads the attributes behind a fixed header of `offset` octets.
-pub(crate) fn attributes(payload: &[u8], offset: usize) -> Attributes<'_> {
+pub fn attributes(payload: &[u8], offset: usize) -> Attributes<'_> {
     Attributes(payload.get(offset..).unwrap_or_default())
 }
 
@@ -54,24 +57,51 @@ impl<'a> Attribute<'a> {
         self.exactly().ok_or(Malformed("attribute value"))
     }
 
-    pub(crate) fn u8(&self) -> Result<u8, Malformed> {
+    /// An octet.
+    ///
+    /// # Errors
+    /// The value has another size.
+    pub fn u8(&self) -> Result<u8, Malformed> {
         Ok(u8::from_ne_bytes(self.array()?))
     }
 
-    pub(crate) fn u16(&self) -> Result<u16, Malformed> {
+    /// 16 bits in the order of the host.
+    ///
+    /// # Errors
+    /// The value has another size.
+    pub fn u16(&self) -> Result<u16, Malformed> {
         Ok(u16::from_ne_bytes(self.array()?))
     }
 
-    pub(crate) fn u32(&self) -> Result<u32, Malformed> {
+    /// 32 bits in the order of the host.
+    ///
+    /// # Errors
+    /// The value has another size.
+    pub fn u32(&self) -> Result<u32, Malformed> {
         Ok(u32::from_ne_bytes(self.array()?))
     }
 
-    pub(crate) fn u32_be(&self) -> Result<u32, Malformed> {
+    /// 32 bits in network order.
+    ///
+    /// # Errors
+    /// The value has another size.
+    pub fn u32_be(&self) -> Result<u32, Malformed> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
+    /// 64 bits in network order.
+    ///
+    /// # Errors
+    /// The value has another size.
+    pub fn u64_be(&self) -> Result<u64, Malformed> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
     /// An IP address: 4 octets are IPv4, 16 are IPv6.
-    pub(crate) fn ip(&self) -> Result<IpAddr, Malformed> {
+    ///
+    /// # Errors
+    /// The value has another size.
+    pub fn ip(&self) -> Result<IpAddr, Malformed> {
         match self.value.len() {
             4 => Ok(IpAddr::V4(Ipv4Addr::from(self.array::<4>()?))),
             16 => Ok(IpAddr::V6(Ipv6Addr::from(self.array::<16>()?))),
@@ -80,12 +110,12 @@ impl<'a> Attribute<'a> {
     }
 
     /// The link-layer address; `None` if it does not have Ethernet's size.
-    pub(crate) fn mac(&self) -> Option<[u8; 6]> {
+    pub fn mac(&self) -> Option<[u8; 6]> {
         self.exactly()
     }
 
     /// A string, up to its NUL.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let end = self
             .value
             .iter()
@@ -94,13 +124,17 @@ impl<'a> Attribute<'a> {
         String::from_utf8_lossy(&self.value[..end]).into_owned()
     }
 
-    pub(crate) fn nested(&self) -> Attributes<'a> {
+    /// The attributes inside.
+    pub fn nested(&self) -> Attributes<'a> {
         Attributes(self.value)
     }
 }
 
 /// Fields of a fixed header, which must have at least `size` octets.
-pub(crate) fn header<'a>(
+///
+/// # Errors
+/// It is shorter.
+pub fn header<'a>(
     payload: &'a [u8],
     size: usize,
     what: &'static str,
@@ -109,7 +143,10 @@ pub(crate) fn header<'a>(
 }
 
 /// A native-order u32 at `at` of a header whose size has been checked.
-pub(crate) fn u32_at(header: &[u8], at: usize) -> u32 {
+///
+/// # Panics
+/// The header ends before.
+pub fn u32_at(header: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 

@@ -1,0 +1,106 @@
+//! Linux is the oracle: random rulesets between two networks, and packets of established flows and others.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod network;
+mod random;
+
+use std::time::{Duration, Instant};
+
+use bora_linux::netns;
+use bora_ruleset::{Answer, Transit};
+use network::{Flow, Network, Packet, exchange};
+
+/// How long rulesets are tried.
+const TIME: Duration = Duration::from_secs(20);
+/// Packets of each flow and direction.
+const PACKETS: usize = 4;
+
+/// How often each answer was put to the proof.
+#[derive(Debug, Default)]
+struct Proved {
+    rulesets: usize,
+    refused: usize,
+    alone: usize,
+    unconditional: usize,
+    constant: usize,
+}
+
+#[test]
+fn linux_does_what_the_analysis_says() {
+    if !common::is_root() {
+        return;
+    }
+    let seed = std::env::var("BORA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("BORA_SEED={seed}");
+    let network = Network::new();
+    let mut proved = Proved::default();
+    let end = Instant::now() + TIME;
+    let mut random = fastrand::Rng::with_seed(seed);
+    while Instant::now() < end {
+        let rules = random::ruleset(&mut random);
+        let loaded = netns::in_named(network.router(), || {
+            common::nft(&rules).map(|()| [common::analysis(false), common::analysis(true)])
+        });
+        proved.rulesets += 1;
+        let transits = match loaded.unwrap() {
+            Ok(transits) => transits,
+            Err(said) => {
+                proved.refused += 1;
+                eprintln!("{}", said.lines().next().unwrap_or_default());
+                continue;
+            }
+        };
+        for (flows, transit) in network.flows.iter().zip(&transits) {
+            if let Err(said) = prove(flows, transit, &mut random, &mut proved) {
+                panic!(
+                    "BORA_SEED={seed}\n{rules}\n{}\n{said}",
+                    common::text(transit)
+                );
+            }
+        }
+    }
+    eprintln!("{proved:?}");
+    assert!(proved.refused * 2 < proved.rulesets, "{proved:?}");
+    for count in [proved.alone, proved.unconditional, proved.constant] {
+        assert!(count > 5, "{proved:?}");
+    }
+}
+
+/// Sends packets of all flows in both directions, and compares what arrives with what the analysis says.
+fn prove(
+    flows: &[Flow],
+    transit: &Transit,
+    random: &mut fastrand::Rng,
+    proved: &mut Proved,
+) -> Result<(), String> {
+    let all_alone = transit.chains.iter().all(|chain| chain.leaves_alone);
+    let established = &transit.established;
+    let answer = established.answer();
+    let settled = answer == Answer::Constant && !established.marks_feed_back;
+    proved.alone += usize::from(all_alone);
+    proved.unconditional += usize::from(answer == Answer::Unconditional);
+    proved.constant += usize::from(settled);
+    let all = all_alone || answer == Answer::Unconditional;
+    if !all && !settled {
+        return Ok(());
+    }
+    let flows = flows.iter().filter(|flow| flow.established || all_alone);
+    let flows: Vec<&Flow> = flows.collect();
+    let good = |packets: &[Packet]| {
+        let arrived = packets.iter().filter(|packet| packet.arrived).count();
+        arrived == PACKETS || !all && arrived == 0
+    };
+    let found = exchange(&flows, random, PACKETS, good);
+    match flows
+        .iter()
+        .zip(&found)
+        .find(|(_, found)| !found.iter().all(|packets| good(packets)))
+    {
+        Some((flow, found)) => Err(format!("{flow}: {found:?}")),
+        None => Ok(()),
+    }
+}
