@@ -11,7 +11,7 @@ pub(crate) enum Traffic {
     All,
     /// Packets of established flows of TCP (see [`crate::Established`]).
     Tcp,
-    /// The same of UDP.
+    /// Packets of established flows of UDP.
     Udp,
 }
 

@@ -109,7 +109,7 @@ impl Registers {
         self.store(to, &value, None);
     }
 
-    /// The octets that are looked up, as far as they are known to be so many.
+    /// The octets that are looked up.
     pub(crate) fn key(&self, from: usize, set: &Set) -> &[Byte] {
         let elements = set.elements.iter().flatten();
         let len = elements

@@ -45,7 +45,7 @@ pub struct Obstacle {
 pub enum Answer {
     /// All chains accept all of them, and do nothing else but count and set marks.
     Unconditional,
-    /// Of each flow, all packets of a direction have the same verdict.
+    /// All packets of a flow and direction have the same verdict, and no effect but those.
     Constant,
     /// Packets of one flow may have different verdicts or cause effects.
     Varying,

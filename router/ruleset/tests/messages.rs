@@ -484,7 +484,10 @@ fn a_destination_is_local_only_before_it_is_translated() {
         transit.established.answer()
     };
     assert_eq!(answer(0, true, &[]), Answer::Unconditional);
-    assert_eq!(answer(0, true, &[nat.clone()]), Answer::Constant);
+    assert_eq!(
+        answer(0, true, std::slice::from_ref(&nat)),
+        Answer::Constant
+    );
     assert_eq!(answer(0, false, &[]), Answer::Constant);
     assert_eq!(answer(FORWARD, true, &[nat]), Answer::Unconditional);
 }
