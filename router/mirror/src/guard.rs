@@ -4,6 +4,7 @@
 //! other half: it works without that program, and can say what it found.
 
 mod decode;
+mod firewall;
 mod flowtable;
 mod report;
 
@@ -19,6 +20,7 @@ use crate::socket::{Netlink, Received};
 use crate::world::World;
 
 use decode::{chain, policy, qdisc};
+pub use firewall::Firewall;
 pub use flowtable::Flowtable;
 use flowtable::{NFT_GETFLOWTABLE, NFT_GETRULE, flow_rule, flowtable};
 pub use report::{GuardReport, Reason, ReasonKind};
@@ -227,6 +229,7 @@ impl Guard {
                 body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
             };
             complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
+            report.firewall = firewall::read(&mut netfilter.dumps);
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
             self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
             complete &= !self.new_rules;

@@ -199,6 +199,15 @@ impl Netlink {
         self.socket.send(&messages, 0).map(drop)
     }
 
+    /// Sends messages of several kinds in one system call, which ends when the kernel has acted on them.
+    pub(crate) fn send_together(&mut self, messages: &[(u16, &[u8])]) -> io::Result<()> {
+        let mut octets = Vec::new();
+        for (kind, body) in messages {
+            self.add_request(&mut octets, *kind, 0, body);
+        }
+        self.socket.send(&octets, 0).map(drop)
+    }
+
     /// Appends a request; its length must be a multiple of 4, as that of bodies is.
     fn add_request(&mut self, messages: &mut Vec<u8>, kind: u16, flags: u16, body: &[u8]) {
         self.sequence = self.sequence.wrapping_add(1);

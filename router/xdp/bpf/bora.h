@@ -91,7 +91,7 @@ struct bora_hook {
 
 struct bora_survey {
 	struct bora_hook hooks[8]; /* prerouting, forward, postrouting of IPv4, then of IPv6; input, output of IPv4 */
-	__u64 generation; /* of nftables' ruleset; 0 if this kernel does not show it */
+	__u64 generation; /* nftables counts its rulesets by it; 0 if this kernel does not show it */
 	__u64 receivers[BORA_MAX_PORTS]; /* the function that takes all frames of a port's device */
 	__u8 ports[BORA_MAX_INTERFACES]; /* enum bora_port_hooks */
 	__u8 xfrm; /* enum bora_xfrm */

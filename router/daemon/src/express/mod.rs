@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_mirror::{GuardReport, Mirror, ReasonKind};
-use bora_xdp::{Counters, Lease, Program, ProgramError};
+use bora_xdp::{Counters, Lease, Program, ProgramError, Trust};
 
 use crate::devices::Stations;
 use crate::express::tables::ProgramTables;
@@ -20,6 +20,8 @@ pub(crate) struct Express {
     pub(crate) program: Program,
     tables: ProgramTables,
     hooks: Hooks,
+    /// The hooks that the program trusts.
+    trust: Trust,
     /// Whether it may go by Bora's FIB, IPv4 and IPv6.
     fib_valid: [bool; 2],
     /// What the program knows of bridges.
@@ -46,6 +48,7 @@ impl Express {
             program,
             tables: ProgramTables::default(),
             hooks: Hooks::default(),
+            trust: Trust::default(),
             fib_valid: [false; 2],
             stations: Stations::new(),
             counted: RefCell::default(),
@@ -177,7 +180,14 @@ impl Express {
     /// Looks at Linux's hooks again, and forwards flows from when the ruleset has a flowtable.
     pub(crate) fn look_at_hooks(&mut self, guard: &GuardReport) -> bool {
         self.program.want_flows(!guard.flowtables.is_empty());
-        self.hooks.update(&self.program)
+        let changed = self.hooks.update(&self.program);
+        let trust = self.hooks.trusted(guard);
+        if trust == self.trust {
+            return changed;
+        }
+        self.program.trust(&trust);
+        self.trust = trust;
+        self.hooks.update(&self.program) || changed
     }
 
     /// What the last look found.

@@ -76,7 +76,12 @@ impl Hooks {
         for (v6, reasons) in [(false, &report.v4), (true, &report.v6)] {
             let family = if v6 { "IPv6" } else { "IPv4" };
             // the program tells the direction, and sees tcx programs too
-            let told = reasons.iter().filter(|r| r.kind != ReasonKind::Tc);
+            let alone = self.rules_leave_alone(v6);
+            let told = reasons.iter().filter(|r| match r.kind {
+                ReasonKind::Tc => false,
+                ReasonKind::Netfilter => !alone,
+                _ => true,
+            });
             lines.extend(told.map(|reason| format!("{family}: {}", reason.text)));
             let chains = reasons.iter().any(|r| r.kind == ReasonKind::Netfilter);
             for (hook, name) in self.survey.hooks[usize::from(v6)].iter().zip(HOOKS) {
@@ -135,6 +140,14 @@ impl Hooks {
         }
     }
 
+    /// Whether there are rules, and all leave transit alone.
+    fn rules_leave_alone(&self, v6: bool) -> bool {
+        let hooks = &self.survey.hooks[usize::from(v6)];
+        !self.survey.failed
+            && hooks.iter().any(|hook| hook.trusted)
+            && !hooks.iter().any(|hook| hook.holds)
+    }
+
     /// Whether hooks of IPv4 leave only transit alone, which outer packets are not.
     fn trusts_ipv4(&self) -> bool {
         self.survey.hooks[0].iter().any(|hook| hook.trusted)
@@ -148,7 +161,7 @@ impl Hooks {
         shown.filter(|_| hook.holds)
     }
 
-    fn name(&self, function: u64) -> String {
+    pub(super) fn name(&self, function: u64) -> String {
         match self.names.get(&function) {
             Some(name) if !name.is_empty() => name.clone(),
             _ => "a function that /proc/kallsyms does not name".into(),

@@ -3,3 +3,4 @@
 pub(crate) mod flowtables;
 pub(crate) mod hooks;
 pub(crate) mod rates;
+mod trust;

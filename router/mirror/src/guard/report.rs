@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::firewall::Firewall;
 use super::flowtable::Flowtable;
 
 /// Kinds of reasons.
@@ -46,6 +47,9 @@ pub struct GuardReport {
     pub shapers: BTreeMap<u32, String>,
     /// Where Linux puts established flows, which then pass its chains no more.
     pub flowtables: Vec<Flowtable>,
+    /// What nftables' rules do with transit; nothing if they could not all be read.
+    #[serde(skip)]
+    pub firewall: Option<Firewall>,
 }
 
 impl GuardReport {

@@ -1,0 +1,89 @@
+//! Which of Linux's hooks leave transit alone, because their rules do.
+
+use bora_mirror::{Firewall, GuardReport};
+use bora_ruleset::Hook as Place;
+use bora_xdp::{Hook, HookIdentity, Trust};
+
+use super::hooks::Hooks;
+
+/// The hooks in the order of [`bora_xdp::HOOKS`].
+const PLACES: [Place; 3] = [Place::Prerouting, Place::Forward, Place::Postrouting];
+
+/// What a function at a hook does with transit.
+enum Function {
+    /// It calls nftables' chains of the hook.
+    Chains,
+    /// It puts fragments together for conntrack.
+    Defragments,
+    /// It follows connections.
+    Tracks,
+    /// It acts only on what a bridge has shown to netfilter (`br_netfilter`), or on what local programs send (AppArmor).
+    Nothing,
+}
+
+/// By its name in `/proc/kallsyms`; `None` for one that Bora does not know.
+fn function(name: &str) -> Option<Function> {
+    Some(match name.split(' ').next()? {
+        "nft_do_chain_inet" | "nft_do_chain_ipv4" | "nft_do_chain_ipv6" => Function::Chains,
+        "ipv4_conntrack_defrag" | "ipv6_defrag" => Function::Defragments,
+        "ipv4_conntrack_in" | "ipv6_conntrack_in" | "nf_confirm" => Function::Tracks,
+        "ip_sabotage_in" | "apparmor_ip_postroute" => Function::Nothing,
+        _ => return None,
+    })
+}
+
+impl Hooks {
+    /// The hooks that the program may trust.
+    pub(crate) fn trusted(&self, report: &GuardReport) -> Trust {
+        match &report.firewall {
+            Some(rules) if self.survey.generation == Some(rules.generation) => self.trust_in(rules),
+            _ => Trust::default(),
+        }
+    }
+
+    fn trust_in(&self, rules: &Firewall) -> Trust {
+        let mut trust = Trust {
+            generation: rules.generation,
+            ..Trust::default()
+        };
+        for (v6, hooks) in self.survey.hooks.iter().enumerate() {
+            for (at, hook) in hooks.iter().enumerate() {
+                if self.leaves_alone(hook, PLACES[at], rules, v6) {
+                    trust.hooks[v6][at] = hook.identity;
+                    trust.defragment[v6] |= self.defragments(hook);
+                }
+            }
+            // what stays with Linux at one hook, does so at all
+            let holds = |(hook, trusted): (&Hook, &HookIdentity)| {
+                (hook.holds || hook.trusted) && trusted.address == 0
+            };
+            if hooks.iter().zip(&trust.hooks[v6]).any(holds) {
+                (trust.hooks[v6], trust.defragment[v6]) = Default::default();
+            }
+        }
+        trust
+    }
+
+    fn leaves_alone(&self, hook: &Hook, place: Place, rules: &Firewall, v6: usize) -> bool {
+        let transit = &rules.transit[v6];
+        let all = hook.count as usize == hook.functions.len();
+        let known = |&address: &u64| match function(&self.name(address)) {
+            Some(Function::Chains) => {
+                let mut chains = transit.chains.iter().filter(|chain| chain.hook == place);
+                chains.all(|chain| chain.leaves_alone)
+            }
+            Some(Function::Defragments | Function::Tracks) => !transit.looks_at_conntrack,
+            Some(Function::Nothing) => true,
+            None => false,
+        };
+        hook.identity.sum != 0 && all && hook.functions.iter().all(known)
+    }
+
+    fn defragments(&self, hook: &Hook) -> bool {
+        let mut functions = hook
+            .functions
+            .iter()
+            .map(|&address| function(&self.name(address)));
+        functions.any(|known| matches!(known, Some(Function::Defragments)))
+    }
+}

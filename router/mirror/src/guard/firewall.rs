@@ -1,0 +1,103 @@
+//! What nftables' rules do with transit.
+
+use bora_ruleset::{Question, Ruleset, Transit, request};
+
+use crate::attribute::attributes;
+use crate::error::KernelError;
+use crate::message::Frame;
+use crate::socket::Netlink;
+
+// include/uapi/linux/netfilter/nf_tables.h
+const NFT_NEWGEN: u16 = (10 << 8) | 15;
+const NFT_GETGEN: u16 = (10 << 8) | 16;
+const NFTA_GEN_ID: u16 = 1;
+// include/uapi/linux/netfilter/nfnetlink.h
+const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+const NFNL_MSG_BATCH_END: u16 = 0x11;
+/// struct nfgenmsg of a batch for nftables: the subsystem, in network order.
+const BATCH: [u8; 4] = [0, 0, 0, 10];
+
+/// What nftables' rules do with transit, and which rules these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firewall {
+    /// The generation of the ruleset that was read (`NFTA_GEN_ID`), or an older one if it changed meanwhile.
+    pub generation: u32,
+    /// What they do with packets of IPv4 and of IPv6.
+    pub transit: [Transit; 2],
+}
+
+/// Reads all rules; `None` if not all could be read.
+pub(super) fn read(socket: &mut Netlink) -> Option<Firewall> {
+    match try_read(socket) {
+        Ok(rules) => rules,
+        Err(error) => {
+            log::debug!("rules of nftables are not known: {error}");
+            None
+        }
+    }
+}
+
+fn try_read(socket: &mut Netlink) -> Result<Option<Firewall>, KernelError> {
+    let what = "the generation of nftables' ruleset";
+    let Some(generation) =
+        generation(socket).map_err(|source| KernelError::Dump { what, source })?
+    else {
+        return Ok(None);
+    };
+    let mut ruleset = Ruleset::default();
+    for kind in request::ALL {
+        if !dump(socket, kind, &request::all(), &mut ruleset)? {
+            return Ok(None);
+        }
+    }
+    let wanted = ruleset.wanted_sets();
+    let wanted: Vec<_> = wanted
+        .map(|(table, set)| request::elements(table, set))
+        .collect();
+    for body in wanted {
+        if !dump(socket, request::ELEMENTS, &body, &mut ruleset)? {
+            return Ok(None);
+        }
+    }
+    let transit = [false, true].map(|v6| {
+        // rules of policy routing and VRFs may forward what is for the router itself
+        let question = Question {
+            v6,
+            local_first: false,
+        };
+        ruleset.analyse(question)
+    });
+    Ok(Some(Firewall {
+        generation,
+        transit,
+    }))
+}
+
+/// The generation whose rules count already. While nf_tables_commit() runs, the number may be that of rules that do not count
+/// yet; an empty batch waits for the end of it, because it takes the same lock.
+fn generation(socket: &mut Netlink) -> std::io::Result<Option<u32>> {
+    let mut found = None;
+    socket.ask_for(NFT_GETGEN, 0, &request::all(), |frame| {
+        if frame.kind == NFT_NEWGEN {
+            let id = attributes(frame.payload, 4)
+                .flatten()
+                .find(|it| it.kind == NFTA_GEN_ID);
+            found = id.and_then(|id| id.value.first_chunk().copied());
+        }
+    })?;
+    socket.send_together(&[(NFNL_MSG_BATCH_BEGIN, &BATCH), (NFNL_MSG_BATCH_END, &BATCH)])?;
+    Ok(found.map(u32::from_be_bytes))
+}
+
+/// Reads objects of a kind into the ruleset; `false` if changes interrupted it.
+fn dump(
+    socket: &mut Netlink,
+    kind: u16,
+    body: &[u8],
+    ruleset: &mut Ruleset,
+) -> Result<bool, KernelError> {
+    let before = ruleset.clone();
+    let restart = |ruleset: &mut Ruleset| ruleset.clone_from(&before);
+    let each = |ruleset: &mut Ruleset, frame: Frame<'_>| ruleset.read(frame.kind, frame.payload);
+    socket.dump_decoded(kind, body, ruleset, restart, each)
+}
