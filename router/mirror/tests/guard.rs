@@ -22,7 +22,11 @@ fn report(router: &mut Router) -> GuardReport {
         let ports = common::ports(&fresh, &["r0", "r1"]);
         fresh.set_ports(ports).unwrap();
         if &running == fresh.guard() {
-            return running;
+            // each change of the ruleset has another generation; router/ruleset tests what rules do
+            return GuardReport {
+                firewall: None,
+                ..running
+            };
         }
         let late = Instant::now() > until;
         assert!(!late, "it differs from one at the start: {running:?}");
