@@ -83,19 +83,24 @@ static __noinline bool all_harmless(__u64 address)
 	return true;
 }
 
-/* The sum of a hook's functions and their arguments; 0 if there are more than a hook that is trusted may have. */
-static __noinline __u64 sum_of_hook(__u64 address)
+/*
+ * The sum of a hook's functions and their arguments; 0 if there are more than a hook that is trusted may have. It is no static function, so
+ * that the verifier looks at it once instead of at each call.
+ */
+__noinline __u64 sum_of_hook(__u64 address)
 {
 	struct nf_hook_entries *entries = (void *)address;
 	__u16 count = KERNEL_READ(entries, num_hook_entries);
+	__u64 list[2 * MAX_TRUSTED]; /* numbers: pointers cannot be added */
 	__u64 sum = count;
 
-	if (count > MAX_TRUSTED)
+	if (count > MAX_TRUSTED ||
+	    bpf_probe_read_kernel(list, sizeof(list), (void *)(address + bpf_core_field_offset(struct nf_hook_entries, hooks))))
 		return 0;
 #pragma unroll
 	for (int i = 0; i < MAX_TRUSTED; i++) {
 		if (i < count)
-			sum += (__u64)KERNEL_READ(entries, hooks[i].hook) + (__u64)KERNEL_READ(entries, hooks[i].priv);
+			sum += list[2 * i] + list[2 * i + 1];
 	}
 	return sum;
 }
@@ -113,7 +118,7 @@ static __always_inline __u32 ruleset_generation(struct net *net)
 static __always_inline bool is_trusted(struct net *net, __u64 entries, const volatile struct bora_trust *trust)
 {
 	return trust->address && trust->address == entries && trusted_generation &&
-	       ruleset_generation(net) == trusted_generation && sum_of_hook(entries) == trust->sum;
+	       ruleset_generation(net) == trusted_generation && sum_of_hook(trust->address) == trust->sum;
 }
 
 static __always_inline bool holds(struct nf_hook_entries *entries)

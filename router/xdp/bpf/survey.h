@@ -62,7 +62,8 @@ static __always_inline void survey_hook(struct bora_hook *hook, struct net *net,
 					const volatile struct bora_trust *trust)
 {
 	hook->identity.address = (__u64)entries;
-	hook->identity.sum = entries ? sum_of_hook((__u64)entries) : 0;
+	/* read again, because the verifier wants a number there, and no pointer */
+	hook->identity.sum = entries ? sum_of_hook(*(volatile __u64 *)&hook->identity.address) : 0;
 	hook->count = entries ? KERNEL_READ(entries, num_hook_entries) : 0;
 	hook->holds = trust ? holds_transit(net, entries, trust) : holds(entries);
 	hook->trusted = !hook->holds && holds(entries);
