@@ -1,6 +1,6 @@
 //! Reads the tables of legacy iptables (include/uapi/linux/netfilter_ipv4/ip_tables.h and the same of IPv6).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bora_linux::attribute::Malformed;
 
@@ -165,13 +165,13 @@ impl Blob<'_> {
     fn chains(&self, table: &str, info: &Octets<'_>) -> Result<Vec<Chain>, Malformed> {
         let valid = info.u32(32)?;
         let mut starts = HashMap::new();
-        let mut policies = HashMap::new();
+        let mut policies = HashSet::new();
         let mut chains = Vec::new();
         for (number, hook) in HOOKS.into_iter().enumerate() {
             if valid & 1 << number != 0 {
                 let (start, policy) = (info.u32(36 + 4 * number)?, info.u32(56 + 4 * number)?);
                 starts.insert(start as usize, builtin(table, hook));
-                policies.insert(policy as usize, ());
+                policies.insert(policy as usize);
             }
         }
         let entries = self.entries()?;
@@ -201,7 +201,7 @@ impl Blob<'_> {
                 }
                 End::Head(_) | End::Target => None,
             };
-            if policies.contains_key(&entry.at)
+            if policies.contains(&entry.at)
                 && let Some(base) = &mut chain.base
             {
                 base.accepts = verdict == Some(Verdict::Accept);

@@ -76,7 +76,7 @@ impl Ruleset {
             traffic,
             rewritten: self.rewrites(question.v6),
             seen: Seen::default(),
-            obstacles: BTreeMap::new(),
+            obstacles: Obstacles::new(),
             marks: BTreeSet::new(),
         };
         let mut all = follow(Traffic::All);
@@ -97,11 +97,8 @@ impl Ruleset {
 
     /// The base chains on the way, in order.
     fn stops(&self, v6: bool) -> Vec<Stop<'_>> {
-        let tables = self
-            .tables
-            .iter()
-            .filter(|(key, table)| !table.dormant && key.family.sees(v6));
-        let mut stops: Vec<Stop<'_>> = tables
+        let mut stops: Vec<Stop<'_>> = self
+            .active(v6)
             .flat_map(|(key, table)| {
                 let chains = table.chains.iter().enumerate();
                 chains.filter_map(move |(index, chain)| {
@@ -121,17 +118,15 @@ impl Ruleset {
         stops
     }
 
-    fn active(&self, v6: bool) -> impl Iterator<Item = &Table> {
-        let tables = self
-            .tables
-            .iter()
-            .filter(move |(key, table)| !table.dormant && key.family.sees(v6));
-        tables.map(|(_, table)| table)
+    /// Tables that are in force for an IP version.
+    fn active(&self, v6: bool) -> impl Iterator<Item = (&TableKey, &Table)> {
+        let tables = self.tables.iter();
+        tables.filter(move |(key, table)| !table.dormant && key.family.sees(v6))
     }
 
     /// Whether there is a chain of type `nat`, whichever its hook: Linux then has NAT's functions at all hooks.
     fn translates(&self, v6: bool) -> bool {
-        let mut chains = self.active(v6).flat_map(|table| &table.chains);
+        let mut chains = self.active(v6).flat_map(|(_, table)| &table.chains);
         chains.any(|chain| {
             chain
                 .base
@@ -142,7 +137,7 @@ impl Ruleset {
 
     /// Whether rules may change destinations.
     fn rewrites(&self, v6: bool) -> bool {
-        let chains = self.active(v6).flat_map(|table| &table.chains);
+        let chains = self.active(v6).flat_map(|(_, table)| &table.chains);
         let mut expressions = chains
             .flat_map(|chain| &chain.rules)
             .flat_map(|rule| &rule.expressions);
@@ -159,14 +154,22 @@ fn rewrites(expression: &Expression) -> bool {
     }
 }
 
+/// What stands in the way, by base chain and rule.
+type Obstacles = BTreeMap<(usize, RulePlace), Class>;
+
+/// Adds one; if it is known, the class that allows less counts.
+fn note(obstacles: &mut Obstacles, place: (usize, RulePlace), class: Class) {
+    let known = obstacles.entry(place).or_insert(class);
+    *known = class.max(*known);
+}
+
 /// What follows packets of one kind.
 struct Follow {
     question: Question,
     traffic: Traffic,
     rewritten: bool,
     seen: Seen,
-    /// By base chain and rule.
-    obstacles: BTreeMap<(usize, RulePlace), Class>,
+    obstacles: Obstacles,
     marks: BTreeSet<(usize, RulePlace)>,
 }
 
@@ -198,8 +201,7 @@ impl Follow {
             let mut walk = Walk::new(stop.table, &packet, &mut self.seen);
             let behind = walk.base(stop.index, stop.base, state);
             for &(place, class) in walk.obstacles() {
-                let known = self.obstacles.entry((at, place)).or_insert(class);
-                *known = class.max(*known);
+                note(&mut self.obstacles, (at, place), class);
             }
             self.marks
                 .extend(walk.marks.iter().map(|&place| (at, place)));
@@ -215,13 +217,12 @@ impl Follow {
 
 /// What was found for flows of TCP and UDP.
 fn established(stops: &[Stop<'_>], flows: &[Follow]) -> Established {
-    let mut found: BTreeMap<(usize, RulePlace), Class> = BTreeMap::new();
+    let mut found = Obstacles::new();
     let mut marks = BTreeSet::new();
     let mut seen = Seen::default();
     for flow in flows {
         for (&place, &class) in &flow.obstacles {
-            let known = found.entry(place).or_insert(class);
-            *known = class.max(*known);
+            note(&mut found, place, class);
         }
         marks.extend(&flow.marks);
         seen.reads_ct_mark |= flow.seen.reads_ct_mark;

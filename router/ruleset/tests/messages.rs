@@ -248,19 +248,23 @@ fn chains_count_only_where_transit_passes() {
     );
 }
 
-#[test]
-fn an_unread_map_varies() {
-    let set = message(&[
+/// The verdict map `m` of four octets.
+fn verdict_map() -> Vec<u8> {
+    message(&[
         text(1, "t"),
         text(2, "m"),
         number(3, 8),
         number(5, 4),
         number(6, 0xffff_ff00),
-    ]);
+    ])
+}
+
+#[test]
+fn an_unread_map_varies() {
     let lookup = expression("lookup", &[text(1, "m"), number(2, 1), number(3, 0)]);
     let mut messages = vec![
         base("f", FORWARD, 0),
-        (NEWSET, set),
+        (NEWSET, verdict_map()),
         rule("f", &[load("ct", 0), lookup]),
     ];
     let ruleset = read(&messages);
@@ -339,13 +343,6 @@ fn sample() -> Vec<(u16, Vec<u8>)> {
             nested(2, &[nested(2, &[number(1, 1)])]),
         ],
     );
-    let set = message(&[
-        text(1, "t"),
-        text(2, "m"),
-        number(3, 8),
-        number(5, 4),
-        number(6, 0xffff_ff00),
-    ]);
     vec![
         base("f", FORWARD, 0),
         rule("f", &[verdict(-3, Some("c"))]),
@@ -356,7 +353,7 @@ fn sample() -> Vec<(u16, Vec<u8>)> {
                 verdict(-4, Some("d")),
             ],
         ),
-        (NEWSET, set),
+        (NEWSET, verdict_map()),
         (
             NEWSETELEM,
             message(&[text(1, "t"), text(2, "m"), nested(3, &[element])]),
