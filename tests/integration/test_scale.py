@@ -17,7 +17,8 @@ from lib.routes import synthetic_table, table_messages
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 
 IDLE_SECONDS = {"short": 10, "long": 30}
-IDLE_SHARE = 0.01  # share of a core
+IDLE_SHARE = 0.005  # of a core, beside what Bora takes without links
+SETTLED = 5  # seconds after which nothing of a start or a change is left to do
 STUCK_AFTER = 15  # seconds without a round of the control loop after which the lease ends
 SIZES = [
     pytest.param("short", id="short"),
@@ -66,21 +67,33 @@ def used(pid):
     return times
 
 
+def idle_share(net, seconds):
+    """Share of a core that Bora uses while nothing happens; by thread, of those that use any."""
+    before, begun = used(process(net)), time.monotonic()
+    time.sleep(seconds)
+    after, seconds = used(process(net)), time.monotonic() - begun
+    shares = {name.split()[0]: (after[name] - before.get(name, 0)) / seconds for name in after}
+    return {name: share for name, share in shares.items() if share > 0}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_idle_links_cost_nothing(kernel_net, bora_path, size, say):
-    """Bora takes less than 1 % of a core while nothing happens."""
+    """They add less than Bora without links takes, whose audits are bounded, and half a percent of a core.
+
+    A share alone says little, because cores differ and the host moves them apart."""
     net = kernel_net
-    say(f"{LINKS[size]} links made in {add_links(net, LINKS[size]):.1f} s")
     start(net, bora_path)
-    time.sleep(3)
-    before, begun = used(process(net)), time.monotonic()
-    time.sleep(IDLE_SECONDS[size])
-    after, seconds = used(process(net)), time.monotonic() - begun
-    shares = {name: (after[name] - before.get(name, 0)) / seconds for name in after}
-    told = ", ".join(f"{name.split()[0]} {share:.2%}" for name, share in shares.items() if share > 0.0005)
-    say(f"{bora_path}, {LINKS[size]} links, idle for {seconds:.0f} s: {sum(shares.values()):.2%} of a core ({told})")
-    assert sum(shares.values()) < IDLE_SHARE
+    time.sleep(SETTLED)
+    alone = idle_share(net, IDLE_SECONDS[size])
+    say(f"{LINKS[size]} links made in {add_links(net, LINKS[size]):.1f} s")
+    net.bora.wait_in_sync(60)
+    time.sleep(SETTLED)
+    linked = idle_share(net, IDLE_SECONDS[size])
+    for shares, links in (alone, 0), (linked, LINKS[size]):
+        told = ", ".join(f"{name} {share:.2%}" for name, share in shares.items())
+        say(f"{bora_path}, {links} links, idle: {sum(shares.values()):.2%} of a core ({told})")
+    assert sum(linked.values()) < 2 * sum(alone.values()) + IDLE_SHARE
 
 
 class Asking:
