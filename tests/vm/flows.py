@@ -233,34 +233,48 @@ def noticed(reference):
 
 
 # Rulesets without a flowtable, as programs write them.
+LIMIT = "ct state established limit rate over 1000000/second drop; "
 WITHOUT = {
     "a chain for each IP version (iptables, VyOS)": "".join(
-        f"table {family} filter {{ chain FORWARD {{ type filter hook forward priority 0; policy drop; ct state established,related accept; accept; }}; }}\n"
-        for family in ("ip", "ip6")),
+        f"table {family} filter {{ chain FORWARD {{ type filter hook forward priority 0; policy drop; {{limit}}"
+        "ct state established,related accept; accept; }; }\n" for family in ("ip", "ip6")),
     "a chain of its own priority (firewalld)":
-        "table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; ct state { established, related } accept; "
+        "table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; {limit}ct state { established, related } accept; "
         "ct state invalid drop; iifname r0 accept; drop; }; }",
 }
 
 
 def advised(reference):
-    """The command that Bora prints for a ruleset without a flowtable brings flows of both IP versions to Bora. For a flowtable with
-    `counter` it says that nothing helps."""
+    """Flows of both IP versions go by Bora where the ruleset has no flowtable: by themselves, and if a rule must see every packet, by the
+    command that Bora prints. For a flowtable with `counter` it says that nothing helps."""
     net, detail = reference.net, {}
     for number, (name, ruleset) in enumerate(WITHOUT.items()):
-        load(net, ruleset)
-        text = "\n".join(advice(net, "nft '"))
-        net.router.exec("sh", "-c", re.search(r"`(nft '.*?')`", text)[1])
-        ready(net, "flowtable")
-        for family in (4, 6):
-            before, ends = by_flows(net), plain(net, family, 29100 + 10 * number + family)
-            for way in (True, False) * 3:
-                assert step(net, *ends.udp(way)), f"{name}, IPv{family}: a packet did not come out"
-            detail[f"{name}, IPv{family}"] = by_flows(net) - before
-        assert not works() or all(detail.values()), detail
+        for way, limit in (("by itself", ""), ("as advised", LIMIT)):
+            if not (limit or works()):
+                continue
+            load(net, ruleset.replace("{limit}", limit))
+            if limit:
+                text = "\n".join(advice(net, "nft '"))
+                assert not works() or "limit" in text, text
+                net.router.exec("sh", "-c", re.search(r"`(nft '.*?')`", text)[1])
+            else:
+                advice(net, "table inet bora")
+            ready(net, "flowtable")
+            for family in (4, 6):
+                port = 29100 + 20 * number + 10 * bool(limit) + family
+                detail[f"{name}, {way}, IPv{family}"] = exchanged(net, plain(net, family, port))
+    assert not works() or all(detail.values()), detail
     load(net, rules(flags="counter;").replace("policy accept;", "policy accept; accept;"))
     assert "no other line here helps" in "\n".join(advice(net, "has `counter`"))
     return detail
+
+
+def exchanged(net, ends):
+    """How many of some datagrams in both directions went by flows."""
+    before = by_flows(net)
+    for way in (True, False) * 3:
+        assert step(net, *ends.udp(way)), f"{ends}: a packet did not come out"
+    return by_flows(net) - before
 
 
 def advice(net, text):

@@ -48,10 +48,10 @@ pub use check::machine::{check_all, check_machine};
 pub use check::probe::{Probe, Probed, try_flows, try_program};
 pub use config::{
     AddressMatch, AddressSet, ApiSection, BroughtKind, ClassSection, CodePoint, Collectors,
-    DscpMatch, DscpSection, FibSection, File, LinuxSection, PathChoice, PcpMatch, PortKind,
-    PortSection, Ports, Problem, ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection,
-    SflowSection, StationAddress, Step, Table, TosMatch, TwinKind, Via, WorkersSection, bring,
-    schema,
+    DscpMatch, DscpSection, FibSection, File, FirewallSection, FlowChoice, LinuxSection,
+    PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem, ProtocolMatch, QueuesSection,
+    Rate, RuleAction, RuleSection, SflowSection, StationAddress, Step, Table, TosMatch, TwinKind,
+    Via, WorkersSection, bring, schema,
 };
 pub use live::report::{
     ByReason, DeviceNow, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets,

@@ -6,12 +6,15 @@
 mod decode;
 mod firewall;
 mod flowtable;
+mod own_table;
 mod report;
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+
+use bora_ruleset::Family;
 
 use crate::attribute::Malformed;
 use crate::error::KernelError;
@@ -23,6 +26,8 @@ use decode::{chain, policy, qdisc};
 pub use firewall::Firewall;
 pub use flowtable::Flowtable;
 use flowtable::{NFT_GETFLOWTABLE, NFT_GETRULE, flow_rule, flowtable};
+pub use own_table::FlowOffload;
+use own_table::OwnTable;
 pub use report::{GuardReport, Reason, ReasonKind};
 
 // include/uapi/linux/netfilter/nf_tables.h
@@ -93,6 +98,8 @@ pub(crate) struct Guard {
     netfilter: Option<Subsystem>,
     xfrm: Option<Subsystem>,
     route: Netlink,
+    /// Where Bora itself offers a flowtable to flows.
+    own: OwnTable,
     /// What cannot be seen, for want of rights or descriptors, and why: there may be anything.
     unseen: Vec<(ReasonKind, String)>,
     /// The reasons that the last dumps showed, when that was, and which legacy iptables tables
@@ -134,6 +141,7 @@ impl Guard {
                 1 << 20,
                 "rules and queueing disciplines",
             )?,
+            own: OwnTable::default(),
             found: GuardReport::default(),
             looked: Instant::now(),
             took: Duration::ZERO,
@@ -178,6 +186,20 @@ impl Guard {
     /// Something has changed, so that the report may be out of date.
     pub(crate) fn note_change(&mut self) {
         self.outdated = true;
+    }
+
+    /// Offers a flowtable of Bora's own to flows, or none; `true` if it was not so before.
+    ///
+    /// # Errors
+    /// As [`OwnTable::follow`].
+    pub(crate) fn offer_flows(&mut self, wanted: Option<&FlowOffload>) -> std::io::Result<bool> {
+        let before = self.own.is_made();
+        let changed = self.own.follow(wanted);
+        // Linux tells nobody that a table has ended with its socket
+        if before != self.own.is_made() || matches!(changed, Ok(true)) {
+            (self.new_rules, self.outdated) = (true, true);
+        }
+        changed
     }
 
     /// When to look at what has changed, if something has.
@@ -228,10 +250,15 @@ impl Guard {
                 message: NFT_GETCHAIN,
                 body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
             };
-            complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
-            report.firewall = firewall::read(&mut netfilter.dumps);
+            let own = &self.own;
+            let each = |report: &mut GuardReport, frame: &Frame<'_>| chain(report, frame, own);
+            complete &= question.ask(&mut netfilter.dumps, &mut report, each);
+            report.firewall = firewall::read(&mut netfilter.dumps, own);
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
             self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
+            for table in &mut report.flowtables {
+                table.own = own.is(Family::Inet, &table.table) && table.family == "inet";
+            }
             complete &= !self.new_rules;
         }
         self.legacy_reasons(&mut report);

@@ -75,7 +75,7 @@ use bora_linux::attribute;
 pub use bora_ruleset::Transit;
 pub use bridge::Bridges;
 pub use error::KernelError;
-pub use guard::{Firewall, Flowtable, GuardReport, Reason, ReasonKind};
+pub use guard::{Firewall, FlowOffload, Flowtable, GuardReport, Reason, ReasonKind};
 pub use message::bridge::{BridgeEvent, BridgePort, BridgeVlan, Station};
 pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig};
 pub use nexthops::SharedHops;

@@ -16,7 +16,7 @@ use crate::check::Check;
 use crate::confirm::TURN;
 use crate::error::KernelError;
 use crate::exceptions::Exceptions;
-use crate::guard::{Guard, GuardReport};
+use crate::guard::{FlowOffload, Guard, GuardReport};
 use crate::keys::HopKey;
 use crate::load::{Loader, note};
 use crate::message::bridge::BridgeEvent;
@@ -830,6 +830,16 @@ impl Mirror {
     /// What must stay with the kernel.
     pub fn guard(&self) -> &GuardReport {
         self.guard.report()
+    }
+
+    /// Offers a flowtable to the established flows that pass Linux's chains, or none: the table `inet bora` of nftables, which
+    /// ends with this mirror. Returns whether it was otherwise before.
+    ///
+    /// # Errors
+    /// The kernel has no flowtables or no tables with owners (Linux 5.12), an interface is gone, or another has a table of this
+    /// name; none is offered then.
+    pub fn offer_flows(&mut self, wanted: Option<&FlowOffload>) -> std::io::Result<bool> {
+        self.guard.offer_flows(wanted)
     }
 }
 

@@ -20,6 +20,21 @@ impl Body {
         self
     }
 
+    /// Adds a number in network order, as netfilter has them.
+    pub(crate) fn u32_be(self, kind: u16, value: u32) -> Self {
+        self.attribute(kind, &value.to_be_bytes())
+    }
+
+    /// Adds a string with its NUL.
+    pub(crate) fn text(self, kind: u16, text: &str) -> Self {
+        self.attribute(kind, &[text.as_bytes(), b"\0"].concat())
+    }
+
+    /// Adds attributes inside an attribute.
+    pub(crate) fn nested(self, kind: u16, inside: Self) -> Self {
+        self.attribute(kind | libc::NLA_F_NESTED as u16, &inside.0)
+    }
+
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0
     }

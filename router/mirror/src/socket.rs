@@ -200,10 +200,11 @@ impl Netlink {
     }
 
     /// Sends messages of several kinds in one system call, which ends when the kernel has acted on them.
-    pub(crate) fn send_together(&mut self, messages: &[(u16, &[u8])]) -> io::Result<()> {
+    /// Each has its type, its flags and its body.
+    pub(crate) fn send_together(&mut self, messages: &[(u16, u16, &[u8])]) -> io::Result<()> {
         let mut octets = Vec::new();
-        for (kind, body) in messages {
-            self.add_request(&mut octets, *kind, 0, body);
+        for &(kind, flags, body) in messages {
+            self.add_request(&mut octets, kind, flags, body);
         }
         self.socket.send(&octets, 0).map(drop)
     }

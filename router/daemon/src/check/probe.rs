@@ -5,12 +5,14 @@ use std::fs::File;
 use anyhow::bail;
 use bora_fib::PortId;
 use bora_linux::interface::Interface;
-use bora_mirror::{Mirror, MirrorConfig, Reason};
+use bora_mirror::{Mirror, MirrorConfig, Reason, ReasonKind};
 use bora_xdp::{Attachment, Program, XdpQuery, query};
 
-use crate::config::{FibSection, File as Config, PortSection};
+use crate::config::{FibSection, File as Config, FlowChoice, PortSection};
 use crate::engine;
 use crate::guard::flowtables::Flows;
+use crate::guard::hooks::Hooks;
+use crate::guard::own_flows::Decision;
 use crate::ports::link_loss::interrupts;
 use crate::ports::{self, Port};
 use crate::process::runtime_dir::{Pins, RuntimeDir};
@@ -32,12 +34,16 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
     let (writer, _) = bora_fib::new(Config::default().fib.config())?;
     let mirror = Mirror::open(MirrorConfig::default(), writer)?;
     let guard = mirror.guard();
-    let mut program = None;
-    if !guard.flowtables.is_empty() {
+    let (mut program, mut hooks) = (None, Hooks::default());
+    let mut reasons = guard.v4.iter().chain(&guard.v6);
+    if reasons.any(|reason| reason.kind == ReasonKind::Netfilter) {
         let loaded = program.insert(Program::load(RuntimeDir::here()?.netns, 0)?);
-        loaded.want_flows(true);
+        loaded.want_flows(!guard.flowtables.is_empty());
+        hooks.update(loaded);
     }
     let forwards = program.as_ref().and_then(Program::forwards_flows);
+    let devices = ports.iter().map(|&port| port.to_owned()).collect();
+    let own = Decision::new(guard, &hooks, FlowChoice::default(), devices);
     let families = [("IPv4", &guard.v4), ("IPv6", &guard.v6)];
     let held = |(family, reasons): (&str, &Vec<Reason>)| -> Vec<String> {
         let lines = reasons.iter();
@@ -53,7 +59,7 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
             lines.push(shaper(&link.name, kind));
         }
     }
-    lines.extend(Flows::new(guard, ports, forwards).lines);
+    lines.extend(Flows::new(guard, ports, forwards, &own).lines);
     Ok(lines)
 }
 

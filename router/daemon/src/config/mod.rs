@@ -37,7 +37,9 @@ pub use queues::{ClassSection, QueuesSection};
 pub use rate::Rate;
 pub(crate) use rule::Names;
 pub use rule::{Ports, RuleAction, RuleSection, Via};
-pub use sections::{FibSection, LinuxSection, PathChoice, Table, WorkersSection};
+pub use sections::{
+    FibSection, FirewallSection, FlowChoice, LinuxSection, PathChoice, Table, WorkersSection,
+};
 pub use sflow::{Collectors, SflowSection};
 pub(crate) use ternary::protocol_name;
 pub use ternary::{AddressMatch, DscpMatch, PcpMatch, ProtocolMatch, TosMatch};
@@ -58,6 +60,9 @@ pub struct File {
     /// The engine's forwarding table.
     #[serde(default)]
     pub fib: FibSection,
+    /// Firewalls of Linux.
+    #[serde(default)]
+    pub firewall: FirewallSection,
     /// What goes to Linux.
     #[serde(default)]
     pub linux: LinuxSection,

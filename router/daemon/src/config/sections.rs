@@ -1,4 +1,4 @@
-//! `path`, `[workers]`, `[fib]`, `[linux]`.
+//! `path`, `[workers]`, `[fib]`, `[firewall]`, `[linux]`.
 
 use std::num::NonZeroU16;
 
@@ -85,6 +85,27 @@ pub struct LinuxSection {
     /// Seconds between two background checks, 1 to 65535: each reads Linux's tables and compares them
     /// with the FIB though no event asks for it.
     pub check_interval: NonZeroU16,
+}
+
+/// Firewalls of Linux.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FirewallSection {
+    /// Whether established flows of TCP and UDP pass the chains no more, though the ruleset has no flowtable.
+    pub flows: FlowChoice,
+}
+
+/// When Bora offers a flowtable of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowChoice {
+    /// Never.
+    Off,
+    /// When the rules accept every packet of every established flow, and else only count.
+    #[default]
+    Proved,
+    /// When rules look at connections, whatever else they do with packets of a flow that they have once accepted.
+    Always,
 }
 
 impl Default for FibSection {

@@ -203,6 +203,8 @@ fn the_schema_describes_every_field() {
         "path",
         "workers",
         "fib",
+        "firewall",
+        "flows",
         "linux",
         "dscp",
         "rule",
@@ -349,6 +351,13 @@ fn files() -> impl Strategy<Value = File> {
                 memory,
                 express_memory: memory - 1,
                 table: if dir24 { Table::Dir24 } else { Table::Tree },
+            },
+            firewall: FirewallSection {
+                flows: if express {
+                    FlowChoice::Off
+                } else {
+                    FlowChoice::Proved
+                },
             },
             linux: LinuxSection {
                 punt_budget,

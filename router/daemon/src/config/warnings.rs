@@ -2,7 +2,7 @@
 
 use bora_worker::Mode;
 
-use super::{File, RuleAction, RuleSection};
+use super::{File, FlowChoice, RuleAction, RuleSection};
 
 /// Octets of nodes that a full Internet table needs, MiB.
 const FULL_TABLE: u16 = 3;
@@ -18,6 +18,9 @@ pub(super) fn of(file: &File) -> Vec<String> {
     }
     if file.linux.bypass_netfilter {
         warnings.push("linux.bypass_netfilter: what Bora forwards passes no firewall rule, tc filter or IPsec policy of Linux".into());
+    }
+    if file.firewall.flows == FlowChoice::Always {
+        warnings.push("firewall.flows = \"always\": rules that drop, limit or log single packets of established flows do so no more".into());
     }
     if file.linux.punt_budget == 0 {
         warnings.push("linux.punt_budget = 0: Linux answers nothing, such as `TTL exceeded`, and resolves no neighbour for what Bora forwards".into());
@@ -99,6 +102,7 @@ mod tests {
         for (text, word) in [
             ("[[port]]\nname = \"a\"\n", "only port"),
             ("linux.bypass_netfilter = true\n", "firewall"),
+            ("firewall.flows = \"always\"\n", "rules"),
             ("linux.punt_budget = 0\n", "punt_budget"),
             ("fib.memory = 2\n", "full Internet table"),
             (

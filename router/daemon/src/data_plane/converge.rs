@@ -11,6 +11,7 @@ use super::{DataPlane, counted_of_device, names};
 use crate::config::File;
 use crate::devices::{DeviceChanges, Kind};
 use crate::engine::Engine;
+use crate::guard::own_flows::Decision;
 use crate::ports::Port;
 use crate::rules;
 
@@ -98,9 +99,25 @@ impl DataPlane {
         let proxy = self.mirror.settings().proxy_ndp;
         self.express.program.set_proxy_ndp(proxy);
         changed |= self.tell_ports()?;
+        self.offer_flows(config);
         let devices = names(&self.ports, &self.devices);
         self.express.log_holding(self.mirror.guard(), &devices);
         Ok(changed)
+    }
+
+    /// Offers a flowtable to established flows, or takes it away, as Linux's rules are now.
+    fn offer_flows(&mut self, config: &File) {
+        let ports = self.ports.iter().filter(|port| !port.is_gone);
+        let ports = ports.map(|port| port.name.clone());
+        let bonds = self.devices.iter().filter(|one| one.kind == Kind::Bond);
+        let devices = ports.chain(bonds.map(|bond| bond.name.clone())).collect();
+        let (guard, hooks) = (self.mirror.guard(), self.express.hooks());
+        let mut decision = Decision::new(guard, hooks, config.firewall.flows, devices);
+        let forwards = self.express.program.forwards_flows();
+        decision.follow(forwards, &self.own_flows);
+        decision.made(self.mirror.offer_flows(decision.wanted.as_ref()));
+        decision.log(&self.own_flows);
+        self.own_flows = decision;
     }
 
     /// How flows choose among several paths: workers must do as Linux does, or leave it to Linux.

@@ -35,6 +35,7 @@ const CHANGES: &[Change] = &[
             "workers.budget",
             "workers.mode",
             "linux.bypass_netfilter",
+            "firewall",
             "sflow", // the loop follows the configuration in force
         ],
         make: Make::Converge,

@@ -26,6 +26,7 @@ use crate::express::Express;
 use crate::express::reclaim::Reclaimer;
 use crate::guard::flowtables::Flows;
 use crate::guard::hooks::Held;
+use crate::guard::own_flows::Decision;
 use crate::multipath::Multipath;
 use crate::offload::{Offload, OffloadReport, Surroundings};
 use crate::policy::Policy;
@@ -45,6 +46,8 @@ pub(crate) struct DataPlane {
     devices: DeviceTable,
     /// What Linux's hooks hold back of tunnels.
     held: Held,
+    /// Whether Bora offers a flowtable, as it was decided last.
+    own_flows: Decision,
     mirror: Mirror,
     /// Makes readers of the mirror's FIB.
     fib: FibHandle,
@@ -181,7 +184,7 @@ impl DataPlane {
     pub(crate) fn flows(&self) -> Flows {
         let ports: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
         let forwards = self.express.program.forwards_flows();
-        Flows::new(self.mirror.guard(), &ports, forwards)
+        Flows::new(self.mirror.guard(), &ports, forwards, &self.own_flows)
     }
 
     /// What is counted of a VLAN device or bond since it has its number.

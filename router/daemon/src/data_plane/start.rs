@@ -15,6 +15,7 @@ use crate::engine::{self, Engine};
 use crate::express::Express;
 use crate::express::reclaim::Reclaimer;
 use crate::guard::hooks::Held;
+use crate::guard::own_flows::Decision;
 use crate::multipath::Multipath;
 use crate::offload::Offload;
 use crate::policy::Policy;
@@ -99,6 +100,7 @@ impl DataPlane {
             ports: PortTable::default(),
             devices: DeviceTable::default(),
             held: Held::default(),
+            own_flows: Decision::default(),
             multipath: Multipath::learn(mirror.settings()),
             reclaimer: start_reclaimer(&fib, &express)?,
             mirror,

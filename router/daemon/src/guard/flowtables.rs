@@ -3,6 +3,8 @@
 use bora_mirror::{Flowtable, GuardReport, ReasonKind};
 use serde::Serialize;
 
+use super::own_flows::Decision;
+
 /// The rule that puts flows into a flowtable.
 const FLOW_ADD: &str = "ct state established flow add @";
 
@@ -21,19 +23,26 @@ pub(crate) struct Flows {
 
 impl Flows {
     /// `forwards`: whether the program does it, or why not; `None` if it has not been tried. `ports`: names
-    /// of the interfaces.
+    /// of the interfaces. `own`: whether Bora offers a flowtable.
     #[expect(clippy::disallowed_methods, reason = "the error is shown as `why_not`")]
     pub(crate) fn new(
         guard: &GuardReport,
         ports: &[&str],
         forwards: Option<&Result<(), String>>,
+        own: &Decision,
     ) -> Self {
         let why_not = forwards.and_then(|forwards| forwards.as_ref().err().cloned());
         let tables = guard.flowtables.iter();
         let mut lines: Vec<_> = tables
             .map(|table| state(table, forwards.is_some_and(Result::is_ok)))
             .collect();
-        lines.extend(advice(guard, ports, why_not.as_deref()));
+        lines.extend(own.told());
+        let refused = own.why_not.iter();
+        lines.extend(refused.map(|why| format!("Bora offers no flowtable of its own: {why}")));
+        let is_offered = own.wanted.is_some() || guard.flowtables.iter().any(|table| table.own);
+        if !is_offered {
+            lines.extend(advice(guard, ports, why_not.as_deref()));
+        }
         Self {
             forwards: forwards.map(Result::is_ok),
             why_not,
@@ -169,14 +178,15 @@ mod tests {
     }
 
     fn said(flowtables: &[Flowtable], forwards: Option<&Result<(), String>>) -> String {
-        Flows::new(&guard(flowtables), &["r0", "r1"], forwards)
+        let none = Decision::default();
+        Flows::new(&guard(flowtables), &["r0", "r1"], forwards, &none)
             .lines
             .join("\n")
     }
 
     #[test]
     fn nothing_to_say_without_a_firewall_or_when_all_is_well() {
-        let none = Flows::new(&GuardReport::default(), &["r0"], None);
+        let none = Flows::new(&GuardReport::default(), &["r0"], None, &Decision::default());
         assert_eq!(none, Flows::default());
         let text = said(&[good()], Some(&Ok(())));
         assert_eq!(
@@ -219,7 +229,8 @@ mod tests {
             if chains6 {
                 guard.v6 = guard.v4.clone();
             }
-            Flows::new(&guard, &["r0", "r1"], Some(&Ok(())))
+            let none = Decision::default();
+            Flows::new(&guard, &["r0", "r1"], Some(&Ok(())), &none)
                 .lines
                 .join("\n")
         };

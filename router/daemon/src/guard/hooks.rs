@@ -141,7 +141,7 @@ impl Hooks {
     }
 
     /// Whether there are rules, and all leave transit alone.
-    fn rules_leave_alone(&self, v6: bool) -> bool {
+    pub(super) fn rules_leave_alone(&self, v6: bool) -> bool {
         let hooks = &self.survey.hooks[usize::from(v6)];
         !self.survey.failed
             && hooks.iter().any(|hook| hook.trusted)

@@ -2,5 +2,6 @@
 
 pub(crate) mod flowtables;
 pub(crate) mod hooks;
+pub(crate) mod own_flows;
 pub(crate) mod rates;
 mod trust;

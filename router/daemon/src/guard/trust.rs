@@ -2,7 +2,7 @@
 
 use bora_mirror::{Firewall, GuardReport};
 use bora_ruleset::Hook as Place;
-use bora_xdp::{Hook, HookIdentity, Trust};
+use bora_xdp::{HOOKS, Hook, HookIdentity, Trust};
 
 use super::hooks::Hooks;
 
@@ -17,6 +17,8 @@ enum Function {
     Defragments,
     /// It follows connections.
     Tracks,
+    /// It translates addresses of tracked connections.
+    Translates,
     /// It acts only on what a bridge has shown to netfilter (`br_netfilter`), or on what local programs send (AppArmor).
     Nothing,
 }
@@ -24,6 +26,7 @@ enum Function {
 /// By its name in `/proc/kallsyms`; `None` for one that Bora does not know.
 fn function(name: &str) -> Option<Function> {
     Some(match name.split(' ').next()? {
+        name if name.starts_with("nf_nat_") => Function::Translates,
         "nft_do_chain_inet" | "nft_do_chain_ipv4" | "nft_do_chain_ipv6" => Function::Chains,
         "ipv4_conntrack_defrag" | "ipv6_defrag" => Function::Defragments,
         "ipv4_conntrack_in" | "ipv6_conntrack_in" | "nf_confirm" => Function::Tracks,
@@ -74,9 +77,27 @@ impl Hooks {
             }
             Some(Function::Defragments | Function::Tracks) => !transit.looks_at_conntrack,
             Some(Function::Nothing) => true,
-            None => false,
+            Some(Function::Translates) | None => false,
         };
         hook.identity.sum != 0 && all && hook.functions.iter().all(known)
+    }
+
+    /// Functions that hold an IP version back and of which Bora does not know what they do.
+    pub(crate) fn unknown(&self, v6: bool) -> Vec<String> {
+        if self.survey.failed {
+            return vec!["something that could not be looked at".into()];
+        }
+        let hooks = self.survey.hooks[usize::from(v6)].iter().zip(HOOKS);
+        let mut found = Vec::new();
+        for (hook, place) in hooks.filter(|(hook, _)| hook.holds) {
+            let names = hook.functions.iter().map(|&address| self.name(address));
+            let unknown = names.filter(|name| function(name).is_none());
+            found.extend(unknown.map(|name| format!("{name} at {place}")));
+            if hook.count as usize != hook.functions.len() {
+                found.push(format!("one of {} functions at {place}", hook.count));
+            }
+        }
+        found
     }
 
     fn defragments(&self, hook: &Hook) -> bool {

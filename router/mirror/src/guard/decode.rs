@@ -1,5 +1,8 @@
 //! Decodes the messages about firewall chains, rules, IPsec policies and qdiscs.
 
+use bora_ruleset::Family;
+
+use super::own_table::OwnTable;
 use super::report::{GuardReport, Reason, ReasonKind};
 use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
 use crate::message::Frame;
@@ -38,7 +41,11 @@ const NONE: u32 = u32::MAX;
 
 /// A base chain of nftables (iptables-nft makes them too). Empty chains that accept count too: this
 /// is simple, and the traffic is already in the kernel when somebody adds a rule.
-pub(super) fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
+pub(super) fn chain(
+    report: &mut GuardReport,
+    frame: &Frame<'_>,
+    own: &OwnTable,
+) -> Result<(), Malformed> {
     if frame.kind != NFT_NEWCHAIN {
         return Ok(());
     }
@@ -55,6 +62,9 @@ pub(super) fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), M
         }
     }
     let Some(hook) = hook else { return Ok(()) };
+    if own.is(Family::new(family), &table) {
+        return Ok(());
+    }
     let Some((family, concerns, hook)) = hook_of(family, hook) else {
         return Ok(());
     };

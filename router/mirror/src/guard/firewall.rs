@@ -7,15 +7,12 @@ use crate::error::KernelError;
 use crate::message::Frame;
 use crate::socket::Netlink;
 
+use super::own_table::{OwnTable, batch};
+
 // include/uapi/linux/netfilter/nf_tables.h
 const NFT_NEWGEN: u16 = (10 << 8) | 15;
 const NFT_GETGEN: u16 = (10 << 8) | 16;
 const NFTA_GEN_ID: u16 = 1;
-// include/uapi/linux/netfilter/nfnetlink.h
-const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
-const NFNL_MSG_BATCH_END: u16 = 0x11;
-/// struct nfgenmsg of a batch for nftables: the subsystem, in network order.
-const BATCH: [u8; 4] = [0, 0, 0, 10];
 
 /// What nftables' rules do with transit, and which rules these are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +23,9 @@ pub struct Firewall {
     pub transit: [Transit; 2],
 }
 
-/// Reads all rules; `None` if not all could be read.
-pub(super) fn read(socket: &mut Netlink) -> Option<Firewall> {
-    match try_read(socket) {
+/// Reads all rules but Bora's own; `None` if not all could be read.
+pub(super) fn read(socket: &mut Netlink, own: &OwnTable) -> Option<Firewall> {
+    match try_read(socket, own) {
         Ok(rules) => rules,
         Err(error) => {
             log::debug!("rules of nftables are not known: {error}");
@@ -37,7 +34,7 @@ pub(super) fn read(socket: &mut Netlink) -> Option<Firewall> {
     }
 }
 
-fn try_read(socket: &mut Netlink) -> Result<Option<Firewall>, KernelError> {
+fn try_read(socket: &mut Netlink, own: &OwnTable) -> Result<Option<Firewall>, KernelError> {
     let what = "the generation of nftables' ruleset";
     let Some(generation) =
         generation(socket).map_err(|source| KernelError::Dump { what, source })?
@@ -50,6 +47,9 @@ fn try_read(socket: &mut Netlink) -> Result<Option<Firewall>, KernelError> {
             return Ok(None);
         }
     }
+    ruleset
+        .tables
+        .retain(|key, _| !own.is(key.family, &key.name));
     let wanted = ruleset.wanted_sets();
     let wanted: Vec<_> = wanted
         .map(|(table, set)| request::elements(table, set))
@@ -85,7 +85,7 @@ fn generation(socket: &mut Netlink) -> std::io::Result<Option<u32>> {
             found = id.and_then(|id| id.value.first_chunk().copied());
         }
     })?;
-    socket.send_together(&[(NFNL_MSG_BATCH_BEGIN, &BATCH), (NFNL_MSG_BATCH_END, &BATCH)])?;
+    batch(socket, &[])?;
     Ok(found.map(u32::from_be_bytes))
 }
 

@@ -42,6 +42,8 @@ pub struct Flowtable {
     pub offload: bool,
     /// Whether a rule puts flows into it.
     pub used: bool,
+    /// Whether it is Bora's own ([`FlowOffload`](super::FlowOffload)).
+    pub own: bool,
 }
 
 impl Flowtable {

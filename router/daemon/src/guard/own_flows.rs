@@ -1,0 +1,254 @@
+//! When Bora itself offers a flowtable to the established flows that pass Linux's chains: the table `inet bora`.
+
+use std::io;
+
+use bora_mirror::{Firewall, FlowOffload, GuardReport, ReasonKind};
+use bora_ruleset::Transit;
+
+use super::hooks::Hooks;
+use crate::config::FlowChoice;
+
+/// Most rules that are named.
+const NAMED: usize = 3;
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+
+/// Whether a flowtable is to be offered, and why not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) wanted: Option<FlowOffload>,
+    pub(crate) why_not: Vec<String>,
+    /// Why Bora could not forward by the table, which had been made.
+    useless: Option<String>,
+}
+
+impl Decision {
+    /// `devices`: the interfaces that the table would be for.
+    pub(crate) fn new(
+        guard: &GuardReport,
+        hooks: &Hooks,
+        choice: FlowChoice,
+        devices: Vec<String>,
+    ) -> Self {
+        let chains = [&guard.v4, &guard.v6].map(|reasons| {
+            let mut reasons = reasons.iter();
+            reasons.any(|reason| reason.kind == ReasonKind::Netfilter)
+        });
+        let held = [0, 1].map(|v6| chains[v6] && !hooks.rules_leave_alone(v6 == 1));
+        if held == [false; 2] || guard.flowtables.iter().any(|table| !table.own) {
+            return Self::default();
+        }
+        let why_not = |why: &str| Self {
+            why_not: vec![why.into()],
+            ..Self::default()
+        };
+        let Some(rules) = &guard.firewall else {
+            return why_not("nftables' rules could not all be read");
+        };
+        if choice == FlowChoice::Off {
+            return why_not("`firewall.flows` is \"off\"");
+        }
+        let mut decision = Self::default();
+        let mut versions = [false; 2];
+        for v6 in (0..2).filter(|&v6| held[v6]) {
+            let obstacles = obstacles(rules, hooks, choice, v6);
+            versions[v6] = obstacles.is_empty();
+            let named = obstacles.into_iter().take(NAMED);
+            let lines = named.map(|why| format!("{}: {why}", FAMILIES[v6]));
+            decision.why_not.extend(lines);
+        }
+        decision.wanted = (versions != [false; 2]).then_some(FlowOffload { devices, versions });
+        decision
+    }
+
+    /// Wants no table where one has been of no use before. `forwards`: whether the program forwards by flowtables, or why not.
+    pub(crate) fn follow(&mut self, forwards: Option<&Result<(), String>>, before: &Self) {
+        self.useless = match forwards {
+            Some(Err(why)) if before.wanted.is_some() => Some(why.clone()),
+            _ => before.useless.clone(),
+        };
+        if let (Some(_), Some(why)) = (&self.wanted, &self.useless) {
+            (self.wanted, self.why_not) = (None, vec![why.clone()]);
+        }
+    }
+
+    /// Notes what has become of the table.
+    pub(crate) fn made(&mut self, result: io::Result<bool>) {
+        if let Err(error) = result {
+            let why = format!("Linux refuses the table inet bora: {error}");
+            (self.wanted, self.why_not) = (None, vec![why]);
+        }
+    }
+
+    /// Logs what is other than before.
+    pub(crate) fn log(&self, before: &Self) {
+        match (self.told(), &before.wanted) {
+            (Some(text), _) if self.wanted != before.wanted => log::info!("{text}"),
+            (None, Some(_)) => log::info!("established flows pass netfilter's chains again"),
+            _ => {}
+        }
+        let new = self.why_not.iter();
+        for why in new.filter(|why| !before.why_not.contains(why)) {
+            log::info!("no flowtable for established flows: {why}");
+        }
+    }
+
+    /// What the table does, in words.
+    pub(crate) fn told(&self) -> Option<String> {
+        let offered = self.wanted.as_ref()?.versions;
+        let versions = FAMILIES.iter().zip(offered);
+        let versions: Vec<_> = versions
+            .filter_map(|(name, is)| is.then_some(*name))
+            .collect();
+        Some(format!(
+            "established flows of TCP and UDP over {} pass netfilter's chains no more: Bora offers them the table inet bora \
+             (`firewall.flows`)",
+            versions.join(" and ")
+        ))
+    }
+}
+
+/// What stands in the way of an IP version.
+fn obstacles(rules: &Firewall, hooks: &Hooks, choice: FlowChoice, v6: usize) -> Vec<String> {
+    let transit = &rules.transit[v6];
+    if !transit.looks_at_conntrack {
+        return vec!["no rule looks at connections".into()];
+    }
+    if choice == FlowChoice::Always {
+        return Vec::new();
+    }
+    let unknown = hooks.unknown(v6 == 1).into_iter();
+    let unknown = unknown.map(|function| format!("{function} must see every packet"));
+    unknown.chain(in_rules(transit)).collect()
+}
+
+/// Rules that may treat packets of one established flow differently, or that do more than count.
+fn in_rules(transit: &Transit) -> impl Iterator<Item = String> {
+    let established = &transit.established;
+    let deciding = established.obstacles.iter();
+    let deciding = deciding.map(|it| format!("{it} must see every packet"));
+    let marking = established.marks.iter();
+    deciding.chain(marking.map(|it| format!("{it} marks every packet")))
+}
+
+#[cfg(test)]
+mod tests {
+    use bora_mirror::{Flowtable, Reason};
+    use bora_ruleset::{Class, Family, Obstacle, Place};
+
+    use super::*;
+
+    fn place(text: &str) -> Place {
+        Place {
+            family: Family::Inet,
+            table: "t".into(),
+            legacy: false,
+            chain: "forward".into(),
+            rule: Some((2, 7)),
+            text: text.into(),
+        }
+    }
+
+    /// Chains that follow connections and accept every packet of established flows.
+    fn stateful() -> GuardReport {
+        let reasons = vec![Reason {
+            kind: ReasonKind::Netfilter,
+            text: "a chain".into(),
+        }];
+        let transit = Transit {
+            looks_at_conntrack: true,
+            ..Transit::default()
+        };
+        GuardReport {
+            v4: reasons.clone(),
+            v6: reasons,
+            firewall: Some(Firewall {
+                generation: 1,
+                transit: [transit.clone(), transit],
+            }),
+            ..GuardReport::default()
+        }
+    }
+
+    fn decide(guard: &GuardReport, choice: FlowChoice) -> Decision {
+        Decision::new(guard, &Hooks::default(), choice, vec!["r0".into()])
+    }
+
+    fn offered(decision: &Decision) -> [bool; 2] {
+        let wanted = decision.wanted.as_ref();
+        wanted.map_or([false; 2], |wanted| wanted.versions)
+    }
+
+    #[test]
+    fn offered_where_rules_accept_every_packet_of_established_flows() {
+        let decision = decide(&stateful(), FlowChoice::Proved);
+        assert_eq!(offered(&decision), [true; 2]);
+        assert!(decision.why_not.is_empty());
+        assert_eq!(offered(&decide(&stateful(), FlowChoice::Off)), [false; 2]);
+        let none = decide(&GuardReport::default(), FlowChoice::Always);
+        assert_eq!(none, Decision::default(), "no chain holds anything");
+    }
+
+    #[test]
+    fn an_obstacle_concerns_its_ip_version_and_is_named() {
+        let mut guard = stateful();
+        let rules = guard.firewall.as_mut().unwrap();
+        let established = &mut rules.transit[0].established;
+        established.obstacles.push(Obstacle {
+            place: place("limit"),
+            class: Class::Varying,
+            base: 0,
+        });
+        let decision = decide(&guard, FlowChoice::Proved);
+        assert_eq!(offered(&decision), [false, true]);
+        let expected = "IPv4: rule 2 of chain inet t forward (limit) must see every packet";
+        assert_eq!(decision.why_not, [expected]);
+        assert_eq!(offered(&decide(&guard, FlowChoice::Always)), [true; 2]);
+    }
+
+    #[test]
+    fn not_offered_without_a_proof() {
+        let changes: [fn(&mut GuardReport); 4] = [
+            |guard| guard.firewall = None,
+            |guard| {
+                for transit in &mut guard.firewall.as_mut().unwrap().transit {
+                    transit.established.marks.push(place("meta mark set"));
+                }
+            },
+            |guard| {
+                for transit in &mut guard.firewall.as_mut().unwrap().transit {
+                    transit.looks_at_conntrack = false;
+                }
+            },
+            |guard| guard.flowtables.push(Flowtable::default()),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut guard = stateful();
+            change(&mut guard);
+            let decision = decide(&guard, FlowChoice::Proved);
+            assert_eq!(decision.wanted, None, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_was_of_no_use_is_not_tried_again() {
+        let mut first = decide(&stateful(), FlowChoice::Proved);
+        first.follow(None, &Decision::default());
+        assert!(first.wanted.is_some());
+        let mut second = decide(&stateful(), FlowChoice::Proved);
+        second.follow(Some(&Err("no such function".into())), &first);
+        let mut third = decide(&stateful(), FlowChoice::Proved);
+        third.follow(None, &second);
+        for decision in [second, third] {
+            assert_eq!(decision.wanted, None);
+            assert_eq!(decision.why_not, ["no such function"]);
+        }
+    }
+
+    #[test]
+    fn a_refused_table_is_told() {
+        let mut decision = decide(&stateful(), FlowChoice::Proved);
+        decision.made(Err(io::ErrorKind::Unsupported.into()));
+        assert_eq!(decision.wanted, None);
+        assert!(decision.why_not[0].contains("inet bora"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The table `inet bora` of nftables: a flowtable of Bora's own, and a chain that puts established flows into it.
+//!
+//! It belongs to the socket that made it (NFT_TABLE_F_OWNER, Linux 5.12): it ends with Bora, however that ends, nobody else can
+//! change it, and `nft flush ruleset` leaves it alone.
+
+use std::io;
+
+use bora_ruleset::Family;
+
+use crate::message::Frame;
+use crate::request::Body;
+use crate::socket::{Netlink, Received, result};
+
+/// Its name.
+const NAME: &str = "bora";
+/// The name of its flowtable.
+const FLOWS: &str = "flows";
+/// The name of its chain.
+const CHAIN: &str = "forward";
+
+// include/uapi/linux/netfilter/nfnetlink.h
+const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
+const NFNL_MSG_BATCH_END: u16 = 0x11;
+/// struct nfgenmsg of a batch for nftables: the subsystem, in network order.
+const BATCH: [u8; 4] = [0, 0, 0, 10];
+/// struct nfgenmsg of a table of family inet.
+const INET: [u8; 4] = [1, 0, 0, 0];
+// include/uapi/linux/netfilter/nf_tables.h
+const NFT_NEWTABLE: u16 = 10 << 8;
+const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
+const NFT_NEWRULE: u16 = (10 << 8) | 6;
+const NFT_NEWFLOWTABLE: u16 = (10 << 8) | 22;
+const NFT_TABLE_F_OWNER: u32 = 2;
+const NF_INET_FORWARD: u32 = 2;
+const NF_NETDEV_INGRESS: u32 = 0;
+const NF_ACCEPT: u32 = 1;
+const NFT_REG_1: u32 = 1;
+const NFT_META_NFPROTO: u32 = 15;
+const NFT_META_L4PROTO: u32 = 16;
+const NFT_CT_STATE: u32 = 0;
+const NFT_CMP_EQ: u32 = 0;
+const NFT_CMP_NEQ: u32 = 1;
+/// NF_CT_STATE_BIT(IP_CT_ESTABLISHED).
+const ESTABLISHED: u32 = 2;
+
+/// What the table is to offer to flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowOffload {
+    /// The interfaces whose packets are looked up in the flowtable.
+    pub devices: Vec<String>,
+    /// Whether flows of IPv4 and of IPv6 are put into it.
+    pub versions: [bool; 2],
+}
+
+/// The table, and the socket that owns it.
+#[derive(Default)]
+pub(super) struct OwnTable {
+    socket: Option<Netlink>,
+    made: Option<FlowOffload>,
+}
+
+impl OwnTable {
+    /// Whether the table is there.
+    pub(super) fn is_made(&self) -> bool {
+        self.made.is_some()
+    }
+
+    /// Whether a table is this one: nobody else can have one of its name meanwhile.
+    pub(super) fn is(&self, family: Family, table: &str) -> bool {
+        self.is_made() && (family, table) == (Family::Inet, NAME)
+    }
+
+    /// Makes, changes or removes the table; `true` if it is another than before.
+    ///
+    /// # Errors
+    /// The kernel has no flowtables, an interface is gone, or another has a table of this name; there is no table then.
+    pub(super) fn follow(&mut self, wanted: Option<&FlowOffload>) -> io::Result<bool> {
+        if self.made.as_ref() == wanted {
+            return Ok(false);
+        }
+        (self.socket, self.made) = (None, None); // the table goes with its socket
+        let Some(wanted) = wanted else {
+            return Ok(true);
+        };
+        let what = "the table inet bora of nftables";
+        let mut socket =
+            Netlink::open(libc::NETLINK_NETFILTER, &[], 1 << 16, what).map_err(io::Error::other)?;
+        batch(&mut socket, &messages(wanted))?;
+        (self.socket, self.made) = (Some(socket), Some(wanted.clone()));
+        Ok(true)
+    }
+}
+
+/// The messages that make the table.
+fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
+    let inet = || Body::new(&INET);
+    // NFTA_TABLE_NAME, NFTA_TABLE_FLAGS
+    let table = inet().text(1, NAME).u32_be(2, NFT_TABLE_F_OWNER);
+    let devices = wanted.devices.iter();
+    // NFTA_DEVICE_NAME
+    let devices = devices.fold(Body::new(&[]), |all, device| all.text(1, device));
+    // NFTA_FLOWTABLE_HOOK_NUM, NFTA_FLOWTABLE_HOOK_PRIORITY, NFTA_FLOWTABLE_HOOK_DEVS
+    let ingress = Body::new(&[]).u32_be(1, NF_NETDEV_INGRESS).u32_be(2, 0);
+    let ingress = ingress.nested(3, devices);
+    // NFTA_FLOWTABLE_TABLE, NFTA_FLOWTABLE_NAME, NFTA_FLOWTABLE_HOOK
+    let flows = inet().text(1, NAME).text(2, FLOWS).nested(3, ingress);
+    // behind all chains of others: NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY
+    let last = i32::MAX.cast_unsigned();
+    let forward = Body::new(&[]).u32_be(1, NF_INET_FORWARD).u32_be(2, last);
+    // NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_HOOK, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE
+    let chain = inet().text(1, NAME).text(3, CHAIN).nested(4, forward);
+    let chain = chain.u32_be(5, NF_ACCEPT).text(7, "filter");
+    let mut all = vec![
+        (NFT_NEWTABLE, table),
+        (NFT_NEWFLOWTABLE, flows),
+        (NFT_NEWCHAIN, chain),
+    ];
+    for (version, offered) in [libc::NFPROTO_IPV4, libc::NFPROTO_IPV6]
+        .into_iter()
+        .zip(wanted.versions)
+    {
+        let protocols = [libc::IPPROTO_TCP, libc::IPPROTO_UDP].into_iter();
+        let rules = protocols.map(|protocol| (NFT_NEWRULE, rule(version as u8, protocol as u8)));
+        all.extend(rules.filter(|_| offered));
+    }
+    all
+}
+
+/// `meta nfproto VERSION meta l4proto PROTOCOL ct state established flow add @flows`.
+fn rule(version: u8, protocol: u8) -> Body {
+    let established = ESTABLISHED.to_ne_bytes();
+    // NFTA_BITWISE_SREG, _DREG, _LEN, _MASK, _XOR
+    let masked = Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, NFT_REG_1);
+    let masked = masked.u32_be(3, 4);
+    let masked = masked
+        .nested(4, data(&established))
+        .nested(5, data(&[0; 4]));
+    // NFTA_FLOW_TABLE_NAME
+    let add = Body::new(&[]).text(1, FLOWS);
+    let expressions = [
+        ("meta", load(NFT_META_NFPROTO)),
+        ("cmp", compare(NFT_CMP_EQ, &[version])),
+        ("meta", load(NFT_META_L4PROTO)),
+        ("cmp", compare(NFT_CMP_EQ, &[protocol])),
+        ("ct", load_state()),
+        ("bitwise", masked),
+        ("cmp", compare(NFT_CMP_NEQ, &[0; 4])),
+        ("flow_offload", add),
+    ];
+    let mut list = Body::new(&[]);
+    for (name, body) in expressions {
+        // NFTA_LIST_ELEM with NFTA_EXPR_NAME, NFTA_EXPR_DATA
+        list = list.nested(1, Body::new(&[]).text(1, name).nested(2, body));
+    }
+    // NFTA_RULE_TABLE, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS
+    let rule = Body::new(&INET).text(1, NAME).text(2, CHAIN);
+    rule.nested(4, list)
+}
+
+/// Loads what is known of the packet: NFTA_META_DREG, NFTA_META_KEY.
+fn load(key: u32) -> Body {
+    Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, key)
+}
+
+/// Loads the state of its connection: NFTA_CT_DREG, NFTA_CT_KEY.
+fn load_state() -> Body {
+    Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, NFT_CT_STATE)
+}
+
+/// Compares: NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA.
+fn compare(operator: u32, value: &[u8]) -> Body {
+    let body = Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, operator);
+    body.nested(3, data(value))
+}
+
+/// A constant: NFTA_DATA_VALUE.
+fn data(value: &[u8]) -> Body {
+    Body::new(&[]).attribute(1, value)
+}
+
+/// Sends the messages as one change, all or nothing, and waits for it. A change without messages waits for one that another
+/// program makes.
+pub(super) fn batch(socket: &mut Netlink, messages: &[(u16, Body)]) -> io::Result<()> {
+    let create = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
+    let mut batch = vec![(NFNL_MSG_BATCH_BEGIN, 0, &BATCH[..])];
+    let messages = messages.iter();
+    batch.extend(messages.map(|(kind, body)| (*kind, create, body.octets())));
+    batch.push((NFNL_MSG_BATCH_END, 0, &BATCH[..]));
+    socket.send_together(&batch)?;
+    let mut refused = None;
+    let mut each = |frame: Result<Frame<'_>, _>| {
+        if let Ok(frame) = frame
+            && i32::from(frame.kind) == libc::NLMSG_ERROR
+            && refused.is_none()
+        {
+            refused = result(frame.payload).err();
+        }
+    };
+    while socket.receive(&mut each).map_err(io::Error::other)? == Received::Datagram {}
+    refused.map_or(Ok(()), Err)
+}

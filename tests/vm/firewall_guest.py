@@ -1,0 +1,183 @@
+"""Runs in a guest: rulesets that people have, unchanged, and a household's conversations. Bora sends the frames that Linux alone sends,
+and forwards most of them itself.
+
+    h0 ==== r0 [router] r1 ==== h1        LAN: 10.0.0.2 and 2001:db8:0::2; Internet: 198.19.0.0/16 and 2001:db8:f1::/48
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import ICMPv6EchoReply, ICMPv6EchoRequest, IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from lib import packets
+from vm import flows, topic_guest
+from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER, addressing, differences
+
+FOLDER = Path(__file__).resolve().parents[2] / "router/ruleset/tests/rulesets"
+LAN, WAN = 0, 1  # links
+BULK = 40  # packets of a conversation and direction, once its flow is settled
+DATA = 200  # octets of each
+SERVER_PORT = 5000
+TIERS = ("express", "engine")
+SHARE = 0.9  # of all packets, at least, by Bora
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A ruleset, and which interfaces of it are the LAN's and the Internet's."""
+
+    file: str
+    lan: str
+    wan: str
+    short: bool = False
+
+    def commands(self):
+        """[(command, its input)]: they load the ruleset with the names of the test's interfaces."""
+        text = (FOLDER / self.file).read_text()
+        for name, ours in ((self.lan, "r0"), (self.wan, "r1")):
+            text = re.sub(rf"(?<![\w-]){name}(?![\w-])", ours, text)
+        if self.file.endswith(".nft"):
+            return [(("nft", "-f", "-"), text)]
+        four, _, six = text.partition("### ip6tables\n")
+        return [(("iptables-nft-restore",), four), (("ip6tables-nft-restore",), six)]
+
+
+CASES = (
+    Case("openwrt-fw4.nft", "br-lan", "wan", short=True),
+    Case("ufw.iptables", "eth1", "eth0"),
+    Case("vyos-zones.nft", "eth1", "eth0"),
+    Case("debian-router.nft", "eth1", "ppp0"),
+)
+
+
+@dataclasses.dataclass
+class Conversation:
+    """What a client in the LAN and a server in the Internet say to each other."""
+
+    family: int
+    kind: str  # tcp, udp or ping
+    number: int
+    seen: tuple = ()  # the client's address and port, as the server sees them
+    said: tuple = (1000, 9000)  # TCP's sequence numbers of the client and of the server
+
+    def __post_init__(self):
+        self.client = "10.0.0.2" if self.family == 4 else "2001:db8:0::2"
+        self.server = f"198.19.0.{10 + self.number}" if self.family == 4 else f"2001:db8:f1::{10 + self.number:x}"
+        self.port = 20000 + self.number
+
+    def frame(self, by_client, size=DATA, flags="PA"):
+        """(link, frame)"""
+        address, port = (self.client, self.port) if by_client else (self.seen or (self.client, self.port))
+        source, target = (self.client, self.server) if by_client else (self.server, address)
+        body = self.body(by_client, port, size, flags)
+        packet = bytes((IP if self.family == 4 else IPv6)(src=source, dst=target) / body)
+        link = LAN if by_client else WAN
+        return link, packets.ethernet(ROUTER.format(link), HOST.format(link), packet)
+
+    def body(self, by_client, port, size, flags):
+        """What is behind the IP header."""
+        data = Raw(bytes(range(size))) if size else b""
+        ports = {"sport": port, "dport": SERVER_PORT} if by_client else {"sport": SERVER_PORT, "dport": port}
+        if self.kind == "udp":
+            return UDP(**ports) / data
+        if self.kind == "ping":
+            if self.family == 4:
+                return ICMP(type=8 if by_client else 0, id=port) / data
+            return (ICMPv6EchoRequest if by_client else ICMPv6EchoReply)(id=port, data=bytes(data))
+        client, server = self.said
+        own, other = (client, server) if by_client else (server, client)
+        body = TCP(**ports, flags=flags, seq=own, ack=other if "A" in flags else 0, window=64000) / data
+        own += size + ("S" in flags)
+        self.said = (own, server) if by_client else (client, own)
+        return body
+
+    def learn(self, frames):
+        """The server sees the client's address and port."""
+        for _, octets in frames:
+            packet = Ether(octets)
+            network = packet.getlayer(IP if self.family == 4 else IPv6)
+            if network is not None and network.dst == str(IPv6(dst=self.server).dst if self.family == 6 else self.server):
+                layer = {"udp": UDP, "tcp": TCP, "ping": ICMP if self.family == 4 else ICMPv6EchoRequest}[self.kind]
+                self.seen = (network.src, network[layer].id if self.kind == "ping" else network[layer].sport)
+
+
+class Lan(topic_guest.Lan):
+    """Two links."""
+
+    def __init__(self):
+        super().__init__(2)
+        for link in range(self.links):
+            self.connect(link)
+        self.router.batch([line for link in range(self.links) for line in addressing(f"r{link}", link, HOST.format(link))])
+        self.open_ports()
+
+
+def first_words(talks):
+    """How the conversations begin: [(by the client, frames)]. They are made one after the other, because a reply needs what was seen."""
+    yield True, lambda talk: talk.frame(True, 0 if talk.kind == "tcp" else DATA, "S")
+    yield False, lambda talk: talk.frame(False, 0 if talk.kind == "tcp" else DATA, "SA")
+    yield True, lambda talk: talk.frame(True, 0 if talk.kind == "tcp" else DATA, "A")
+    for _ in range(2):
+        yield True, lambda talk: talk.frame(True)
+        yield False, lambda talk: talk.frame(False)
+
+
+def play(lan, case):
+    """What comes out, by step; and how many packets were sent, and how many of them by flows."""
+    flows.clean(lan)
+    for command, text in case.commands():
+        lan.router.exec(*command, input=text)
+    if lan.bora:
+        lan.bora.wait_in_sync(FOLLOW_SECONDS)
+        lan.wait("flows are forwarded", lambda: lan.bora.show("sync")["flows"]["forwards"] is True)
+    before, out, sent = flows.by_flows(lan), [], 0
+    talks = [Conversation(family, kind, number) for number, (family, kind) in
+             enumerate((family, kind) for family in (4, 6) for kind in ("tcp", "tcp", "udp", "udp", "ping"))]
+    for by_client, make in first_words(talks):
+        frames = [make(talk) for talk in talks]
+        got = lan.exchange(frames, len(frames))
+        for talk in talks if by_client else ():
+            talk.learn(got)
+        out.append(got)
+        sent += len(frames)
+    for by_client in (True, False):
+        frames = [talk.frame(by_client) for talk in talks if talk.kind != "ping" for _ in range(BULK)]
+        out.append(lan.exchange(frames, len(frames)))
+        sent += len(frames)
+    return out, sent, flows.by_flows(lan) - before
+
+
+def compare(linux, bora):
+    """All frames are the same; returns Bora's share."""
+    (wanted, sent, _), (got, _, by_flow) = linux, bora
+    assert sum(map(len, wanted)) >= sent * 0.9, f"Linux alone lets {[len(step) for step in wanted]} pass"
+    for step, (one, other) in enumerate(zip(wanted, got)):
+        assert one == other, f"step {step}: {differences(one, other)}"
+    return by_flow / sent
+
+
+def body(how, say):
+    """All rulesets, or one."""
+    lan, failed = Lan(), []
+    cases = [case for case in CASES if case.short or how != "short"]
+    try:
+        wanted = [play(lan, case) for case in cases]
+        for tier in TIERS[:1] if how == "short" else TIERS:
+            flows.clean(lan)
+            lan.start(tier)
+            for case, linux in zip(cases, wanted):
+                try:
+                    share = compare(linux, play(lan, case))
+                    say(f"{tier}: {case.file}: as with Linux; {share:.0%} of the packets by Bora")
+                    assert share >= SHARE, lan.bora.show("sync")["flows"]
+                except AssertionError as error:
+                    failed.append((tier, case.file))
+                    say(f"{tier}: {case.file}: FAILED: {error}; {lan.bora.show('sync')['flows']}; {lan.bora.show('drops')}")
+            lan.kill()
+    finally:
+        lan.close()
+    assert not failed, failed
