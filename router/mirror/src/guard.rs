@@ -33,9 +33,10 @@ pub use report::{GuardReport, Reason, ReasonKind};
 // include/uapi/linux/netfilter/nf_tables.h
 const NFT_GETCHAIN: u16 = (10 << 8) | 4;
 const NFNLGRP_NFTABLES: u32 = 7;
-/// What changes no chain, rule or flowtable: new and deleted elements of sets, which come often, and the new
-/// generation that ends each change.
-const OF_ELEMENTS: [u16; 3] = [(10 << 8) | 12, (10 << 8) | 14, (10 << 8) | 15];
+const NFT_NEWSETELEM: u16 = (10 << 8) | 12;
+const NFT_DELSETELEM: u16 = (10 << 8) | 14;
+/// The new generation that ends each change.
+const NFT_NEWGEN: u16 = (10 << 8) | 15;
 const XFRMNLGRP_POLICY: u32 = 4;
 const XFRM_GETPOLICY: u16 = 0x15;
 /// How long to wait before looking again without an event.
@@ -43,6 +44,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Times as long as a look took, nothing is looked at again: there may be thousands of chains, and a change of
 /// them for each connection.
 const PAUSE: u32 = 10;
+/// Elements of sets change more often, and rarely what the rules say.
+const PAUSE_OF_ELEMENTS: u32 = 100;
 
 /// A subsystem's sockets; none where the kernel does not have it.
 struct Subsystem {
@@ -67,17 +70,16 @@ impl Subsystem {
         }
     }
 
-    /// Empties the event socket; `true` if there was anything but messages of the `kinds`.
-    fn drain(&mut self, kinds: &[u16]) -> Result<bool, KernelError> {
-        let mut any = false;
+    /// Empties the event socket, and tells the type of each event; `None` may be any.
+    fn drain(&mut self, mut each: impl FnMut(Option<u16>)) -> Result<(), KernelError> {
         loop {
-            let received = self.events.receive(|frame| {
-                // one that cannot be read may be of any kind
-                any |= !matches!(frame, Ok(frame) if kinds.contains(&frame.kind));
+            let received = self.events.receive(|frame| match frame {
+                Ok(frame) => each(Some(frame.kind)),
+                Err(_) => each(None),
             })?;
             match received {
-                Received::Empty => return Ok(any),
-                Received::Overflow => any = true,
+                Received::Empty => return Ok(()),
+                Received::Overflow => each(None),
                 Received::Datagram => {}
             }
         }
@@ -111,6 +113,8 @@ pub(crate) struct Guard {
     /// Whether something has changed since.
     outdated: bool,
     legacy: Result<[String; 2], String>,
+    /// Whether elements of sets have changed since.
+    new_elements: bool,
     /// Whether everything could be read.
     complete: bool,
     /// Whether there may be rules that have not been read.
@@ -147,6 +151,7 @@ impl Guard {
             took: Duration::ZERO,
             outdated: false,
             legacy: legacy_tables(),
+            new_elements: false,
             complete: false,
             new_rules: true,
             report: GuardReport::default(),
@@ -169,11 +174,15 @@ impl Guard {
     pub(crate) fn drain(&mut self) -> Result<bool, KernelError> {
         let mut any = false;
         if let Some(netfilter) = &mut self.netfilter {
-            any = netfilter.drain(&OF_ELEMENTS)?;
+            netfilter.drain(|kind| match kind {
+                Some(NFT_NEWGEN) => {}
+                Some(NFT_NEWSETELEM | NFT_DELSETELEM) => self.new_elements = true,
+                _ => any = true,
+            })?;
             self.new_rules |= any;
         }
         if let Some(xfrm) = &mut self.xfrm {
-            any |= xfrm.drain(&[])?;
+            xfrm.drain(|_| any = true)?;
         }
         Ok(any)
     }
@@ -204,8 +213,12 @@ impl Guard {
 
     /// When to look at what has changed, if something has.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let at = self.looked + self.took * (PAUSE + 1);
-        self.outdated.then_some(at)
+        let pause = match (self.outdated, self.new_elements) {
+            (true, _) => PAUSE,
+            (false, true) => PAUSE_OF_ELEMENTS,
+            (false, false) => return None,
+        };
+        Some(self.looked + self.took * (pause + 1))
     }
 
     /// Dumps everything again, if there were changes and the last look is long enough ago; `true` if the report
@@ -216,7 +229,7 @@ impl Guard {
 
     /// Dumps everything again; `true` if the report changed.
     pub(crate) fn evaluate(&mut self, world: &World) -> bool {
-        self.outdated = false;
+        (self.outdated, self.new_elements) = (false, false);
         (self.looked, self.legacy) = (Instant::now(), legacy_tables());
         self.found = self.look(world);
         self.took = self.looked.elapsed();
