@@ -100,6 +100,7 @@ pub(crate) struct Guard {
     netfilter: Option<Subsystem>,
     xfrm: Option<Subsystem>,
     route: Netlink,
+    rules: firewall::Rules,
     /// Where Bora itself offers a flowtable to flows.
     own: OwnTable,
     /// What cannot be seen, for want of rights or descriptors, and why: there may be anything.
@@ -145,6 +146,7 @@ impl Guard {
                 1 << 20,
                 "rules and queueing disciplines",
             )?,
+            rules: firewall::Rules::default(),
             own: OwnTable::default(),
             found: GuardReport::default(),
             looked: Instant::now(),
@@ -229,7 +231,7 @@ impl Guard {
 
     /// Dumps everything again; `true` if the report changed.
     pub(crate) fn evaluate(&mut self, world: &World) -> bool {
-        (self.outdated, self.new_elements) = (false, false);
+        self.outdated = false;
         (self.looked, self.legacy) = (Instant::now(), legacy_tables());
         self.found = self.look(world);
         self.took = self.looked.elapsed();
@@ -266,7 +268,10 @@ impl Guard {
             let own = &self.own;
             let each = |report: &mut GuardReport, frame: &Frame<'_>| chain(report, frame, own);
             complete &= question.ask(&mut netfilter.dumps, &mut report, each);
-            report.firewall = firewall::read(&mut netfilter.dumps, own);
+            report.firewall = self
+                .rules
+                .read(&mut netfilter.dumps, own, self.new_elements);
+            self.new_elements = false;
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
             self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
             for table in &mut report.flowtables {

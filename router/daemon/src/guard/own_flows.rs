@@ -3,7 +3,7 @@
 use std::io;
 
 use bora_mirror::{Firewall, FlowOffload, GuardReport, ReasonKind};
-use bora_ruleset::Transit;
+use bora_ruleset::{Answer, Hook as Place, Transit};
 
 use super::hooks::Hooks;
 use crate::config::FlowChoice;
@@ -48,15 +48,23 @@ impl Decision {
             return why_not("`firewall.flows` is \"off\"");
         }
         let mut decision = Self::default();
-        let mut versions = [false; 2];
+        let (mut versions, mut edition) = ([false; 2], None);
         for v6 in (0..2).filter(|&v6| held[v6]) {
             let obstacles = obstacles(rules, hooks, choice, v6);
             versions[v6] = obstacles.is_empty();
+            let answer = rules.transit[v6].established.answer();
+            if versions[v6] && answer != Answer::Unconditional {
+                edition = Some(rules.edition);
+            }
             let named = obstacles.into_iter().take(NAMED);
             let lines = named.map(|why| format!("{}: {why}", FAMILIES[v6]));
             decision.why_not.extend(lines);
         }
-        decision.wanted = (versions != [false; 2]).then_some(FlowOffload { devices, versions });
+        decision.wanted = (versions != [false; 2]).then_some(FlowOffload {
+            devices,
+            versions,
+            edition,
+        });
         decision
     }
 
@@ -81,8 +89,8 @@ impl Decision {
 
     /// Logs what is other than before.
     pub(crate) fn log(&self, before: &Self) {
-        match (self.told(), &before.wanted) {
-            (Some(text), _) if self.wanted != before.wanted => log::info!("{text}"),
+        match (self.told(), before.told()) {
+            (Some(text), told) if told.as_ref() != Some(&text) => log::info!("{text}"),
             (None, Some(_)) => log::info!("established flows pass netfilter's chains again"),
             _ => {}
         }
@@ -121,10 +129,21 @@ fn obstacles(rules: &Firewall, hooks: &Hooks, choice: FlowChoice, v6: usize) -> 
     unknown.chain(in_rules(transit)).collect()
 }
 
+/// Whether the rules accept some established flows and others not, but all packets of a flow and direction or none, before the
+/// chain of Bora's table.
+fn is_of_flows(transit: &Transit) -> bool {
+    let established = &transit.established;
+    let mut obstacles = established.obstacles.iter();
+    established.answer() == Answer::Constant
+        && !established.fib
+        && obstacles.all(|it| transit.chains[it.base].hook <= Place::Forward)
+}
+
 /// Rules that may treat packets of one established flow differently, or that do more than count.
 fn in_rules(transit: &Transit) -> impl Iterator<Item = String> {
     let established = &transit.established;
     let deciding = established.obstacles.iter();
+    let deciding = deciding.filter(|_| !is_of_flows(transit));
     let deciding = deciding.map(|it| format!("{it} must see every packet"));
     let marking = established.marks.iter();
     deciding.chain(marking.map(|it| format!("{it} marks every packet")))
@@ -133,12 +152,12 @@ fn in_rules(transit: &Transit) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use bora_mirror::{Flowtable, Reason};
-    use bora_ruleset::{Class, Family, Obstacle, Place};
+    use bora_ruleset::{ChainReport, Class, Family, Kind, Obstacle};
 
     use super::*;
 
-    fn place(text: &str) -> Place {
-        Place {
+    fn place(text: &str) -> bora_ruleset::Place {
+        bora_ruleset::Place {
             family: Family::Inet,
             table: "t".into(),
             legacy: false,
@@ -163,6 +182,7 @@ mod tests {
             v6: reasons,
             firewall: Some(Firewall {
                 generation: 1,
+                edition: 1,
                 transit: [transit.clone(), transit],
             }),
             ..GuardReport::default()
@@ -203,6 +223,39 @@ mod tests {
         let expected = "IPv4: rule 2 of chain inet t forward (limit) must see every packet";
         assert_eq!(decision.why_not, [expected]);
         assert_eq!(offered(&decide(&guard, FlowChoice::Always)), [true; 2]);
+    }
+
+    #[test]
+    fn rules_that_tell_flows_apart_count_for_their_edition() {
+        let mut guard = stateful();
+        let rules = guard.firewall.as_mut().unwrap();
+        rules.edition = 7;
+        for hook in [Place::Forward, Place::Postrouting] {
+            let transit = &mut rules.transit[0];
+            transit.chains.push(ChainReport {
+                family: Family::Inet,
+                table: "t".into(),
+                legacy: false,
+                name: "c".into(),
+                hook,
+                priority: 0,
+                kind: Kind::Filter,
+                devices: Vec::new(),
+                leaves_alone: false,
+            });
+        }
+        for (base, expected) in [(0, [true, true]), (1, [false, true])] {
+            let mut guard = guard.clone();
+            let transit = &mut guard.firewall.as_mut().unwrap().transit[0];
+            transit.established.obstacles.push(Obstacle {
+                place: place("drop"),
+                class: Class::Constant,
+                base,
+            });
+            let decision = decide(&guard, FlowChoice::Proved);
+            assert_eq!(offered(&decision), expected);
+            assert_eq!(decision.wanted.unwrap().edition.is_some(), expected[0]);
+        }
     }
 
     #[test]

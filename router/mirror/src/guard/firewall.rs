@@ -19,22 +19,64 @@ const NFTA_GEN_ID: u16 = 1;
 pub struct Firewall {
     /// The generation of the ruleset that was read (`NFTA_GEN_ID`), or an older one if it changed meanwhile.
     pub generation: u32,
+    /// How often the rules, or elements of their sets, were found to be others; Bora's own table does not count.
+    pub edition: u64,
     /// What they do with packets of IPv4 and of IPv6.
     pub transit: [Transit; 2],
 }
 
-/// Reads all rules but Bora's own; `None` if not all could be read.
-pub(super) fn read(socket: &mut Netlink, own: &OwnTable) -> Option<Firewall> {
-    match try_read(socket, own) {
-        Ok(rules) => rules,
-        Err(error) => {
-            log::debug!("rules of nftables are not known: {error}");
-            None
+/// Reads nftables' rules, and analyses those that it has not read before.
+#[derive(Default)]
+pub(super) struct Rules {
+    ruleset: Ruleset,
+    edition: u64,
+    transit: [Transit; 2],
+}
+
+impl Rules {
+    /// Reads all rules but Bora's own; `None` if not all could be read. `new_elements`: elements of sets have changed.
+    pub(super) fn read(
+        &mut self,
+        socket: &mut Netlink,
+        own: &OwnTable,
+        new_elements: bool,
+    ) -> Option<Firewall> {
+        match ruleset(socket, own) {
+            Ok(Some((generation, ruleset))) => {
+                self.take(ruleset, new_elements);
+                Some(Firewall {
+                    generation,
+                    edition: self.edition,
+                    transit: self.transit.clone(),
+                })
+            }
+            Ok(None) => None,
+            Err(error) => {
+                log::debug!("rules of nftables are not known: {error}");
+                None
+            }
         }
+    }
+
+    fn take(&mut self, ruleset: Ruleset, new_elements: bool) {
+        if self.edition != 0 && self.ruleset == ruleset && !new_elements {
+            return;
+        }
+        self.edition += 1;
+        self.transit = [false, true].map(|v6| {
+            // rules of policy routing and VRFs may forward what is for the router itself
+            let question = Question {
+                v6,
+                local_first: false,
+            };
+            ruleset.analyse(question)
+        });
+        self.ruleset = ruleset;
     }
 }
 
-fn try_read(socket: &mut Netlink, own: &OwnTable) -> Result<Option<Firewall>, KernelError> {
+/// The rules, and the generation that they belong to.
+fn ruleset(socket: &mut Netlink, own: &OwnTable) -> Result<Option<(u32, Ruleset)>, KernelError> {
     let what = "the generation of nftables' ruleset";
     let Some(generation) =
         generation(socket).map_err(|source| KernelError::Dump { what, source })?
@@ -59,18 +101,7 @@ fn try_read(socket: &mut Netlink, own: &OwnTable) -> Result<Option<Firewall>, Ke
             return Ok(None);
         }
     }
-    let transit = [false, true].map(|v6| {
-        // rules of policy routing and VRFs may forward what is for the router itself
-        let question = Question {
-            v6,
-            local_first: false,
-        };
-        ruleset.analyse(question)
-    });
-    Ok(Some(Firewall {
-        generation,
-        transit,
-    }))
+    Ok(Some((generation, ruleset)))
 }
 
 /// The generation whose rules count already. While nf_tables_commit() runs, the number may be that of rules that do not count

@@ -17,6 +17,12 @@ const NAME: &str = "bora";
 const FLOWS: &str = "flows";
 /// The name of its chain.
 const CHAIN: &str = "forward";
+/// The set of connections whose original direction is accepted.
+const ACCEPTED: &str = "accepted";
+/// How long a connection stays in that set, ms: until its next packet.
+const REMEMBERED_MS: u64 = 60_000;
+/// Most connections in it; others have no flow until there is room.
+const MOST_ACCEPTED: u32 = 1 << 16;
 
 // include/uapi/linux/netfilter/nfnetlink.h
 const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
@@ -29,6 +35,7 @@ const INET: [u8; 4] = [1, 0, 0, 0];
 const NFT_NEWTABLE: u16 = 10 << 8;
 const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
 const NFT_NEWRULE: u16 = (10 << 8) | 6;
+const NFT_NEWSET: u16 = (10 << 8) | 9;
 const NFT_NEWFLOWTABLE: u16 = (10 << 8) | 22;
 const NFT_TABLE_F_OWNER: u32 = 2;
 const NF_INET_FORWARD: u32 = 2;
@@ -38,6 +45,11 @@ const NFT_REG_1: u32 = 1;
 const NFT_META_NFPROTO: u32 = 15;
 const NFT_META_L4PROTO: u32 = 16;
 const NFT_CT_STATE: u32 = 0;
+const NFT_CT_DIRECTION: u32 = 1;
+const NFT_CT_ID: u32 = 23;
+const NFT_SET_TIMEOUT: u32 = 0x10;
+const NFT_SET_EVAL: u32 = 0x20;
+const NFT_DYNSET_OP_UPDATE: u32 = 1;
 const NFT_CMP_EQ: u32 = 0;
 const NFT_CMP_NEQ: u32 = 1;
 /// NF_CT_STATE_BIT(IP_CT_ESTABLISHED).
@@ -50,6 +62,9 @@ pub struct FlowOffload {
     pub devices: Vec<String>,
     /// Whether flows of IPv4 and of IPv6 are put into it.
     pub versions: [bool; 2],
+    /// The edition of the rules ([`Firewall::edition`](super::Firewall)) if they accept some flows and others not: a flow
+    /// counts after a packet of each direction was accepted, and for these rules only.
+    pub edition: Option<u64>,
 }
 
 /// The table, and the socket that owns it.
@@ -115,19 +130,42 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
         (NFT_NEWFLOWTABLE, flows),
         (NFT_NEWCHAIN, chain),
     ];
-    for (version, offered) in [libc::NFPROTO_IPV4, libc::NFPROTO_IPV6]
-        .into_iter()
+    if wanted.edition.is_some() {
+        all.push((NFT_NEWSET, set()));
+    }
+    let versions = [libc::NFPROTO_IPV4, libc::NFPROTO_IPV6].into_iter();
+    for (version, _) in versions
         .zip(wanted.versions)
+        .filter(|(_, offered)| *offered)
     {
-        let protocols = [libc::IPPROTO_TCP, libc::IPPROTO_UDP].into_iter();
-        let rules = protocols.map(|protocol| (NFT_NEWRULE, rule(version as u8, protocol as u8)));
-        all.extend(rules.filter(|_| offered));
+        for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
+            let packets = (version as u8, protocol as u8);
+            let rules = match wanted.edition {
+                None => vec![rule(packets, vec![add_flow()])],
+                Some(_) => vec![rule(packets, remember()), rule(packets, when_remembered())],
+            };
+            all.extend(rules.into_iter().map(|rule| (NFT_NEWRULE, rule)));
+        }
     }
     all
 }
 
-/// `meta nfproto VERSION meta l4proto PROTOCOL ct state established flow add @flows`.
-fn rule(version: u8, protocol: u8) -> Body {
+/// `set accepted { typeof ct id; flags dynamic,timeout; … }`
+fn set() -> Body {
+    // NFTA_SET_TABLE, NFTA_SET_NAME, NFTA_SET_FLAGS, NFTA_SET_KEY_LEN
+    let set = Body::new(&INET).text(1, NAME).text(2, ACCEPTED);
+    let set = set.u32_be(3, NFT_SET_TIMEOUT | NFT_SET_EVAL).u32_be(5, 4);
+    // NFTA_SET_DESC with NFTA_SET_DESC_SIZE, NFTA_SET_ID, NFTA_SET_TIMEOUT
+    let set = set.nested(9, Body::new(&[]).u32_be(1, MOST_ACCEPTED));
+    set.u32_be(10, 1)
+        .attribute(11, &REMEMBERED_MS.to_be_bytes())
+}
+
+/// An expression: its name, and what it is told.
+type Expression = (&'static str, Body);
+
+/// `meta nfproto VERSION meta l4proto PROTOCOL ct state established …`
+fn rule((version, protocol): (u8, u8), rest: Vec<Expression>) -> Body {
     let established = ESTABLISHED.to_ne_bytes();
     // NFTA_BITWISE_SREG, _DREG, _LEN, _MASK, _XOR
     let masked = Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, NFT_REG_1);
@@ -135,18 +173,16 @@ fn rule(version: u8, protocol: u8) -> Body {
     let masked = masked
         .nested(4, data(&established))
         .nested(5, data(&[0; 4]));
-    // NFTA_FLOW_TABLE_NAME
-    let add = Body::new(&[]).text(1, FLOWS);
-    let expressions = [
+    let mut expressions = vec![
         ("meta", load(NFT_META_NFPROTO)),
         ("cmp", compare(NFT_CMP_EQ, &[version])),
         ("meta", load(NFT_META_L4PROTO)),
         ("cmp", compare(NFT_CMP_EQ, &[protocol])),
-        ("ct", load_state()),
+        ("ct", load(NFT_CT_STATE)),
         ("bitwise", masked),
         ("cmp", compare(NFT_CMP_NEQ, &[0; 4])),
-        ("flow_offload", add),
     ];
+    expressions.extend(rest);
     let mut list = Body::new(&[]);
     for (name, body) in expressions {
         // NFTA_LIST_ELEM with NFTA_EXPR_NAME, NFTA_EXPR_DATA
@@ -157,14 +193,44 @@ fn rule(version: u8, protocol: u8) -> Body {
     rule.nested(4, list)
 }
 
-/// Loads what is known of the packet: NFTA_META_DREG, NFTA_META_KEY.
-fn load(key: u32) -> Body {
-    Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, key)
+/// `flow add @flows`
+fn add_flow() -> Expression {
+    // NFTA_FLOW_TABLE_NAME
+    ("flow_offload", Body::new(&[]).text(1, FLOWS))
 }
 
-/// Loads the state of its connection: NFTA_CT_DREG, NFTA_CT_KEY.
-fn load_state() -> Body {
-    Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, NFT_CT_STATE)
+/// `ct direction original update @accepted { ct id }`
+fn remember() -> Vec<Expression> {
+    // NFTA_DYNSET_SET_NAME, NFTA_DYNSET_SET_ID, NFTA_DYNSET_OP, NFTA_DYNSET_SREG_KEY
+    let update = Body::new(&[]).text(1, ACCEPTED).u32_be(2, 1);
+    let update = update.u32_be(3, NFT_DYNSET_OP_UPDATE).u32_be(4, NFT_REG_1);
+    let mut all = connection(0);
+    all.push(("dynset", update));
+    all
+}
+
+/// `ct direction reply ct id @accepted flow add @flows`
+fn when_remembered() -> Vec<Expression> {
+    // NFTA_LOOKUP_SET, NFTA_LOOKUP_SREG, NFTA_LOOKUP_SET_ID
+    let look_up = Body::new(&[]).text(1, ACCEPTED);
+    let look_up = look_up.u32_be(2, NFT_REG_1).u32_be(4, 1);
+    let mut all = connection(1);
+    all.extend([("lookup", look_up), add_flow()]);
+    all
+}
+
+/// Loads the connection of packets of a direction (IP_CT_DIR_*).
+fn connection(direction: u8) -> Vec<Expression> {
+    vec![
+        ("ct", load(NFT_CT_DIRECTION)),
+        ("cmp", compare(NFT_CMP_EQ, &[direction])),
+        ("ct", load(NFT_CT_ID)),
+    ]
+}
+
+/// Loads what is known of the packet or its connection: NFTA_META_DREG and NFTA_META_KEY, or NFTA_CT_DREG and NFTA_CT_KEY.
+fn load(key: u32) -> Body {
+    Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, key)
 }
 
 /// Compares: NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA.
