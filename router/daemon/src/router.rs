@@ -13,6 +13,7 @@ use crate::apply::{ApplyOptions, ApplyReport, InForce, RolledBack};
 use crate::captures::Watches;
 use crate::config::File;
 use crate::data_plane::{DataPlane, detach_pinned};
+use crate::guard::minute::LastMinute;
 use crate::guard::rates::GuardWatch;
 use crate::live::Live;
 use crate::live::fib_rates::FibRates;
@@ -24,6 +25,7 @@ use crate::process::lease::{Keeper, Vitals};
 use crate::process::rights;
 use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::process::turns::Turns;
+use crate::reports::transit;
 use crate::sampling::Sampling;
 
 /// How often settings that have no events are read again.
@@ -36,6 +38,7 @@ pub struct Router {
     lease: Keeper,
     pub(crate) fib_rates: FibRates,
     pub(crate) guard_watch: GuardWatch,
+    pub(crate) minute: LastMinute,
     pub(crate) vitals: Vitals,
     /// What Linux says of what Bora does.
     pub(crate) linux: Answers,
@@ -74,6 +77,7 @@ impl Router {
             lease,
             fib_rates: FibRates::default(),
             guard_watch: GuardWatch::default(),
+            minute: LastMinute::default(),
             vitals,
             linux: Answers::default(),
             watches: Watches::default(),
@@ -181,6 +185,7 @@ impl Router {
             (port.id, counters.reasons[Reason::Guard])
         });
         self.guard_watch.sample(left_to_linux);
+        self.minute.follow(self.refreshed, || transit(&self.plane));
         self.fib_rates.sample(&self.plane.mirror().fib().stats());
         self.live.sample(&self.plane, self.in_force.file());
         self.follow_sampling();

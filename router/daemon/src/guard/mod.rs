@@ -2,6 +2,7 @@
 
 pub(crate) mod flowtables;
 pub(crate) mod hooks;
+pub(crate) mod minute;
 pub(crate) mod own_flows;
 pub(crate) mod rates;
 mod trust;

@@ -8,6 +8,7 @@ use super::{Answer, Report, answer, json};
 use crate::answers::Watched;
 use crate::data_plane::DataPlane;
 use crate::guard::flowtables::Flows;
+use crate::guard::minute::Shares;
 use crate::guard::rates::GuardWatch;
 use crate::process::clock::age;
 use crate::router::Router;
@@ -58,6 +59,8 @@ struct SyncReport {
     fib_bytes: usize,
     /// What an operator should know of the configuration in force.
     notices: Vec<String>,
+    /// Packets in transit of the last minute.
+    last_minute: Shares,
     /// Why traffic is left to Linux.
     guard: Vec<String>,
     /// Functions at Linux's hooks that let forwarded packets be.
@@ -93,6 +96,7 @@ fn report(router: &Router, compared: Result<Vec<Difference>, String>) -> SyncRep
         since_seconds: age(status.since).as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
         notices: router.in_force.notices(),
+        last_minute: router.minute.shares(),
         guard: guard(plane, &router.guard_watch),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
@@ -194,6 +198,7 @@ fn text(report: &Value) -> String {
     };
     let mut text = format!("{state} for {} s\n", report["since_seconds"]);
     text += &counts(report);
+    text += &shares(&report["last_minute"]);
     text += &answers(&report["linux"]);
     let mirror = &report["mirror"];
     text += &last_reconciliation(mirror);
@@ -227,6 +232,16 @@ fn text(report: &Value) -> String {
         );
     }
     text
+}
+
+/// Which share Bora forwards.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a Bora of another version may say nothing of it"
+)]
+fn shares(minute: &Value) -> String {
+    let shares: Shares = serde_json::from_value(minute.clone()).unwrap_or_default();
+    shares.told().map_or(String::new(), |line| line + "\n")
 }
 
 /// What Linux itself says.
