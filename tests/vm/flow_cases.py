@@ -22,6 +22,7 @@ table inet flows {{
 }}
 """
 MASQUERADE = 'chain nat { type nat hook postrouting priority 100; oifname "r1" masquerade; }'
+ACCOUNTING = "sysctl -w net.netfilter.nf_conntrack_acct={}"
 PUBLIC_PORT, PRIVATE_PORT = 8080, 80
 DATA = 100  # octets
 
@@ -192,7 +193,10 @@ def exceptions(net, port):
     parts = [(link, bytes(part)) for part in fragment(IP(whole), 320)]
     yield Case("fragments", rules(MASQUERADE), steps + parts, 0)
     ends, steps = begun()
-    yield Case("a flowtable with a counter", rules(MASQUERADE, flags="counter;"), steps + udp(ends), 0, True)
+    counting = rules(MASQUERADE, flags="counter;")
+    yield Case("a flowtable with a counter, but conntrack counts nothing", counting, steps + udp(ends), 8, True)
+    ends, steps = begun()
+    yield Case("a flowtable that counts for conntrack", counting, steps + udp(ends), 0, before=ACCOUNTING.format(1), after=ACCOUNTING.format(0))
     ends, steps = begun()
     yield Case("a chain at an input before the flowtable", rules(MASQUERADE) + ingress(-10), steps + udp(ends), 4, True)
     ends, steps = begun()

@@ -275,7 +275,9 @@ impl Guard {
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
             self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
             for table in &mut report.flowtables {
-                table.own = own.is(Family::Inet, &table.table) && table.family == "inet";
+                let families = [Family::Inet, Family::Ip, Family::Ip6].into_iter();
+                let mut families = families.filter(|family| family.to_string() == table.family);
+                table.own = families.any(|family| own.is(family, &table.table));
             }
             complete &= !self.new_rules;
         }

@@ -832,7 +832,7 @@ impl Mirror {
         self.guard.report()
     }
 
-    /// Offers a flowtable to the established flows that pass Linux's chains, or none: the table `inet bora` of nftables, which
+    /// Offers a flowtable to the established flows that pass Linux's chains, or none: the table `bora` of nftables, which
     /// ends with this mirror. Returns whether it was otherwise before.
     ///
     /// # Errors

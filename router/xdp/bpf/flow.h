@@ -33,9 +33,8 @@ struct flow_action {
 
 /*
  * Whether the first hook at a device's ingress is a flowtable whose flows the program may forward. A hook
- * before it would see each packet of a flow, and hooks behind it see none. Offloaded flows are the card's,
- * and only Linux can count for conntrack. The hook's function must be that of the flowtable's type, which the
- * argument of no chain has.
+ * before it would see each packet of a flow, and hooks behind it see none. Offloaded flows are the card's. The hook's
+ * function must be that of the flowtable's type, which the argument of no chain has.
  */
 static __always_inline bool flowtable_at_ingress(struct net_device *dev)
 {
@@ -54,7 +53,27 @@ static __always_inline bool flowtable_at_ingress(struct net_device *dev)
 	type = MODULE_POINTER(flowtable, struct nf_flowtable, type);
 	if (!type || MODULE_POINTER(type, struct nf_flowtable_type, hook) != function)
 		return false;
-	return !(MODULE_WORD(flowtable, struct nf_flowtable, flags) & (FLOWTABLE_OFFLOADS | FLOWTABLE_COUNTS));
+	return !(MODULE_WORD(flowtable, struct nf_flowtable, flags) & FLOWTABLE_OFFLOADS);
+}
+
+/* Whether Linux counts a flow's packets for conntrack, which nobody else can. The device has a flowtable. */
+static __always_inline bool is_counted(struct net_device *dev, const void *flow)
+{
+	struct nf_hook_entries *entries = KERNEL_READ(dev, nf_hooks_ingress);
+	void *connection, *extensions;
+	__u32 place;
+
+	if (!(MODULE_WORD(KERNEL_READ(entries, hooks[0].priv), struct nf_flowtable, flags) & FLOWTABLE_COUNTS))
+		return false;
+	if (!bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_ACCT))
+		return true;
+	connection = MODULE_POINTER(flow, struct flow_offload, ct);
+	extensions = MODULE_POINTER(connection, struct nf_conn, ext);
+	if (!extensions)
+		return false;
+	place = bpf_core_field_offset(struct nf_ct_ext, offset) +
+		bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_ACCT);
+	return word_at(extensions, place) & 0xff;
 }
 
 /*
@@ -205,8 +224,8 @@ static __always_inline void read_mac(__u8 *mac, const void *tuple, __u32 offset)
 }
 
 /* After the look-up: what becomes of the packet; false if Linux has to do it. */
-static __always_inline bool read_action(const void *found, struct net *net, bool v6, __u32 length, struct way *way,
-					struct flow_action *action)
+static __always_inline bool read_action(const void *found, struct net_device *dev, bool v6, __u32 length,
+					struct way *way, struct flow_action *action)
 {
 	const void *tuple = found + FLOW_TUPLE, *other, *flow;
 	__u32 flags, type, dir = MODULE_BITS(tuple, struct flow_offload_tuple, dir);
@@ -226,6 +245,8 @@ static __always_inline bool read_action(const void *found, struct net *net, bool
 	flags = MODULE_WORD(flow, struct flow_offload, flags);
 	if (flags & ~(FLOW_NAT | 1 << bpf_core_enum_value(enum nf_flow_flags, NF_FLOW_HW_BIDIRECTIONAL)))
 		return false; /* ending, or the card's */
+	if (is_counted(dev, flow))
+		return false;
 	if (length > MODULE_BITS(tuple, struct flow_offload_tuple, mtu))
 		return false;
 	if (bpf_core_field_exists(((struct flow_offload_tuple *)0)->tun_num) &&
@@ -247,7 +268,7 @@ static __always_inline bool read_action(const void *found, struct net *net, bool
 	action->tagged = MODULE_BITS(other, struct flow_offload_tuple, encap_num);
 	type = MODULE_BITS(tuple, struct flow_offload_tuple, xmit_type);
 	if (type == FLOW_XMIT_NEIGH)
-		return follow_route(tuple, net, v6, action);
+		return follow_route(tuple, KERNEL_READ(dev, nd_net.net), v6, action);
 	if (type != FLOW_XMIT_DIRECT || action->tagged) /* a bridge's tag */
 		return false;
 	action->direct = true;
@@ -384,7 +405,7 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 		return pass(count, BORA_PARTIAL_CHECKSUM);
 	/* Linux refreshes the flow's timeout in this */
 	found = bpf_xdp_flow_lookup(ctx, &key, &options, sizeof(options));
-	if (!found || !read_action(found, KERNEL_READ(dev, nd_net.net), v6, p->end - p->l3, &way, &action))
+	if (!found || !read_action(found, dev, v6, p->end - p->l3, &way, &action))
 		return pass(count, BORA_GUARD);
 	row = row_of(&(struct interface_key){ .ifindex = action.output });
 	if (!row || check_output(p, v6, in, row) != REASON_NONE)

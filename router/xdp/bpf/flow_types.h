@@ -40,8 +40,21 @@ struct flow_offload_tuple_rhash {
 	struct flow_offload_tuple tuple;
 };
 
+struct nf_ct_ext {
+	__u8 offset[1]; /* of each extension; 0: the connection does not have it */
+};
+
+struct nf_conn {
+	struct nf_ct_ext *ext;
+};
+
+enum nf_ct_ext_id {
+	NF_CT_EXT_ACCT = 3, /* counters, with net.netfilter.nf_conntrack_acct */
+};
+
 struct flow_offload {
 	struct flow_offload_tuple_rhash tuplehash[2];
+	struct nf_conn *ct;
 	unsigned long flags;
 };
 

@@ -53,10 +53,10 @@ impl Flows {
 }
 
 fn state(table: &Flowtable, forwards: bool) -> String {
-    let state = if forwards && table.used && !table.counter && !table.offload {
-        "forwarded by the XDP program"
-    } else {
-        "left to Linux"
+    let state = match forwards && table.used && !table.offload {
+        true if table.counter => "forwarded by the XDP program unless conntrack counts them",
+        true => "forwarded by the XDP program",
+        false => "left to Linux",
     };
     let devices = table.devices.join(", ");
     format!("flowtable {} (devices {devices}): {state}", table.title())
@@ -98,7 +98,7 @@ fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<Str
     for table in &guard.flowtables {
         lines.extend(of_table(table).map(|text| format!("flowtable {}: {text}", table.title())));
     }
-    let usable = |table: &&Flowtable| !table.counter && !table.offload;
+    let usable = |table: &&Flowtable| !table.offload;
     for &port in ports.iter().filter(|_| !guard.flowtables.is_empty()) {
         let mut having = guard.flowtables.iter().filter(|table| table.has(port));
         if having.next().is_none() {
@@ -131,9 +131,8 @@ fn own_table(ports: &[&str]) -> String {
 fn of_table(table: &Flowtable) -> impl Iterator<Item = String> {
     let lines = [
         (table.counter).then(|| {
-            "has `counter`: its flows are left to Linux, which alone can count them for conntrack, and no other line here \
-             helps until `counter` is gone; remove it if nobody needs that (OpenWrt's firewall4 writes it: \
-             /usr/share/firewall4/templates/ruleset.uc)"
+            "has `counter`: what conntrack counts is left to Linux, which alone can; if nobody needs that, \
+             `sysctl net.netfilter.nf_conntrack_acct=0` ends it for new connections (OpenWrt sets it to 1)"
                 .to_string()
         }),
         (table.offload).then(|| {
@@ -215,7 +214,7 @@ mod tests {
             "`counter`",
             "no rule puts",
             "r1 is in no flowtable",
-            "no other line here helps",
+            "nf_conntrack_acct",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -1,4 +1,4 @@
-//! When Bora itself offers a flowtable to the established flows that pass Linux's chains: the table `inet bora`.
+//! When Bora itself offers a flowtable to the established flows that pass Linux's chains: the table `bora`.
 
 use std::io;
 
@@ -82,7 +82,7 @@ impl Decision {
     /// Notes what has become of the table.
     pub(crate) fn made(&mut self, result: io::Result<bool>) {
         if let Err(error) = result {
-            let why = format!("Linux refuses the table inet bora: {error}");
+            let why = format!("Linux refuses the table bora of nftables: {error}");
             (self.wanted, self.why_not) = (None, vec![why]);
         }
     }
@@ -102,15 +102,16 @@ impl Decision {
 
     /// What the table does, in words.
     pub(crate) fn told(&self) -> Option<String> {
-        let offered = self.wanted.as_ref()?.versions;
-        let versions = FAMILIES.iter().zip(offered);
+        let offered = self.wanted.as_ref()?;
+        let versions = FAMILIES.iter().zip(offered.versions);
         let versions: Vec<_> = versions
             .filter_map(|(name, is)| is.then_some(*name))
             .collect();
         Some(format!(
-            "established flows of TCP and UDP over {} pass netfilter's chains no more: Bora offers them the table inet bora \
+            "established flows of TCP and UDP over {} pass netfilter's chains no more: Bora offers them the table {} \
              (`firewall.flows`)",
-            versions.join(" and ")
+            versions.join(" and "),
+            offered.title()
         ))
     }
 }
@@ -302,6 +303,6 @@ mod tests {
         let mut decision = decide(&stateful(), FlowChoice::Proved);
         decision.made(Err(io::ErrorKind::Unsupported.into()));
         assert_eq!(decision.wanted, None);
-        assert!(decision.why_not[0].contains("inet bora"));
+        assert!(decision.why_not[0].contains("table bora"));
     }
 }

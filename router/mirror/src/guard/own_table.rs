@@ -1,4 +1,5 @@
-//! The table `inet bora` of nftables: a flowtable of Bora's own, and a chain that puts established flows into it.
+//! The table `bora` of nftables: a flowtable of Bora's own, and a chain that puts established flows into it. It is of family
+//! `inet`, or of the one IP version that it is for: of the other, Linux would have to see all packets.
 //!
 //! It belongs to the socket that made it (NFT_TABLE_F_OWNER, Linux 5.12): it ends with Bora, however that ends, nobody else can
 //! change it, and `nft flush ruleset` leaves it alone.
@@ -29,8 +30,6 @@ const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 const NFNL_MSG_BATCH_END: u16 = 0x11;
 /// struct nfgenmsg of a batch for nftables: the subsystem, in network order.
 const BATCH: [u8; 4] = [0, 0, 0, 10];
-/// struct nfgenmsg of a table of family inet.
-const INET: [u8; 4] = [1, 0, 0, 0];
 // include/uapi/linux/netfilter/nf_tables.h
 const NFT_NEWTABLE: u16 = 10 << 8;
 const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
@@ -67,6 +66,27 @@ pub struct FlowOffload {
     pub edition: Option<u64>,
 }
 
+impl FlowOffload {
+    /// The family of the table.
+    fn family(&self) -> Family {
+        match self.versions {
+            [true, false] => Family::Ip,
+            [false, true] => Family::Ip6,
+            _ => Family::Inet,
+        }
+    }
+
+    /// The table, as in `nft list table`.
+    pub fn title(&self) -> String {
+        format!("{} {NAME}", self.family())
+    }
+
+    /// The start of each message: struct nfgenmsg.
+    fn head(&self) -> Body {
+        Body::new(&[self.family().number(), 0, 0, 0])
+    }
+}
+
 /// The table, and the socket that owns it.
 #[derive(Default)]
 pub(super) struct OwnTable {
@@ -82,7 +102,8 @@ impl OwnTable {
 
     /// Whether a table is this one: nobody else can have one of its name meanwhile.
     pub(super) fn is(&self, family: Family, table: &str) -> bool {
-        self.is_made() && (family, table) == (Family::Inet, NAME)
+        let made = self.made.as_ref();
+        made.is_some_and(|made| made.family() == family && table == NAME)
     }
 
     /// Makes, changes or removes the table; `true` if it is another than before.
@@ -97,7 +118,7 @@ impl OwnTable {
         let Some(wanted) = wanted else {
             return Ok(true);
         };
-        let what = "the table inet bora of nftables";
+        let what = "the table bora of nftables";
         let mut socket =
             Netlink::open(libc::NETLINK_NETFILTER, &[], 1 << 16, what).map_err(io::Error::other)?;
         batch(&mut socket, &messages(wanted))?;
@@ -108,9 +129,8 @@ impl OwnTable {
 
 /// The messages that make the table.
 fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
-    let inet = || Body::new(&INET);
     // NFTA_TABLE_NAME, NFTA_TABLE_FLAGS
-    let table = inet().text(1, NAME).u32_be(2, NFT_TABLE_F_OWNER);
+    let table = wanted.head().text(1, NAME).u32_be(2, NFT_TABLE_F_OWNER);
     let devices = wanted.devices.iter();
     // NFTA_DEVICE_NAME
     let devices = devices.fold(Body::new(&[]), |all, device| all.text(1, device));
@@ -118,12 +138,20 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
     let ingress = Body::new(&[]).u32_be(1, NF_NETDEV_INGRESS).u32_be(2, 0);
     let ingress = ingress.nested(3, devices);
     // NFTA_FLOWTABLE_TABLE, NFTA_FLOWTABLE_NAME, NFTA_FLOWTABLE_HOOK
-    let flows = inet().text(1, NAME).text(2, FLOWS).nested(3, ingress);
+    let flows = wanted
+        .head()
+        .text(1, NAME)
+        .text(2, FLOWS)
+        .nested(3, ingress);
     // behind all chains of others: NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY
     let last = i32::MAX.cast_unsigned();
     let forward = Body::new(&[]).u32_be(1, NF_INET_FORWARD).u32_be(2, last);
     // NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_HOOK, NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE
-    let chain = inet().text(1, NAME).text(3, CHAIN).nested(4, forward);
+    let chain = wanted
+        .head()
+        .text(1, NAME)
+        .text(3, CHAIN)
+        .nested(4, forward);
     let chain = chain.u32_be(5, NF_ACCEPT).text(7, "filter");
     let mut all = vec![
         (NFT_NEWTABLE, table),
@@ -131,7 +159,7 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
         (NFT_NEWCHAIN, chain),
     ];
     if wanted.edition.is_some() {
-        all.push((NFT_NEWSET, set()));
+        all.push((NFT_NEWSET, set(wanted)));
     }
     let versions = [libc::NFPROTO_IPV4, libc::NFPROTO_IPV6].into_iter();
     for (version, _) in versions
@@ -140,20 +168,21 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
     {
         for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
             let packets = (version as u8, protocol as u8);
-            let rules = match wanted.edition {
-                None => vec![rule(packets, vec![add_flow()])],
-                Some(_) => vec![rule(packets, remember()), rule(packets, when_remembered())],
+            let rests = match wanted.edition {
+                None => vec![vec![add_flow()]],
+                Some(_) => vec![remember(), when_remembered()],
             };
-            all.extend(rules.into_iter().map(|rule| (NFT_NEWRULE, rule)));
+            let rules = rests.into_iter().map(|rest| rule(wanted, packets, rest));
+            all.extend(rules.map(|rule| (NFT_NEWRULE, rule)));
         }
     }
     all
 }
 
 /// `set accepted { typeof ct id; flags dynamic,timeout; … }`
-fn set() -> Body {
+fn set(wanted: &FlowOffload) -> Body {
     // NFTA_SET_TABLE, NFTA_SET_NAME, NFTA_SET_FLAGS, NFTA_SET_KEY_LEN
-    let set = Body::new(&INET).text(1, NAME).text(2, ACCEPTED);
+    let set = wanted.head().text(1, NAME).text(2, ACCEPTED);
     let set = set.u32_be(3, NFT_SET_TIMEOUT | NFT_SET_EVAL).u32_be(5, 4);
     // NFTA_SET_DESC with NFTA_SET_DESC_SIZE, NFTA_SET_ID, NFTA_SET_TIMEOUT
     let set = set.nested(9, Body::new(&[]).u32_be(1, MOST_ACCEPTED));
@@ -165,7 +194,7 @@ fn set() -> Body {
 type Expression = (&'static str, Body);
 
 /// `meta nfproto VERSION meta l4proto PROTOCOL ct state established …`
-fn rule((version, protocol): (u8, u8), rest: Vec<Expression>) -> Body {
+fn rule(wanted: &FlowOffload, (version, protocol): (u8, u8), rest: Vec<Expression>) -> Body {
     let established = ESTABLISHED.to_ne_bytes();
     // NFTA_BITWISE_SREG, _DREG, _LEN, _MASK, _XOR
     let masked = Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, NFT_REG_1);
@@ -189,7 +218,7 @@ fn rule((version, protocol): (u8, u8), rest: Vec<Expression>) -> Body {
         list = list.nested(1, Body::new(&[]).text(1, name).nested(2, body));
     }
     // NFTA_RULE_TABLE, NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS
-    let rule = Body::new(&INET).text(1, NAME).text(2, CHAIN);
+    let rule = wanted.head().text(1, NAME).text(2, CHAIN);
     rule.nested(4, list)
 }
 
