@@ -172,6 +172,18 @@ static __always_inline bool nf_at_ingress(struct net_device *dev)
 	return bpf_core_field_exists(dev->nf_hooks_ingress) && KERNEL_READ(dev, nf_hooks_ingress);
 }
 
+/* Whether what is there may concern packets of an IP version: a flowtable of the other one does not. */
+static __always_inline bool nf_at_ingress_of(struct net_device *dev, bool v6)
+{
+	struct nf_hook_entries *entries;
+
+	if (!nf_at_ingress(dev))
+		return false;
+	entries = KERNEL_READ(dev, nf_hooks_ingress);
+	return KERNEL_READ(entries, num_hook_entries) != 1 || !other_flowtable[v6] ||
+	       (__u64)KERNEL_READ(entries, hooks[0].hook) != other_flowtable[v6];
+}
+
 static __always_inline bool nf_at_egress(struct net_device *dev)
 {
 	return bpf_core_field_exists(dev->nf_hooks_egress) && KERNEL_READ(dev, nf_hooks_egress);
@@ -219,7 +231,7 @@ static __always_inline bool kernel_has_a_say(struct net_device *dev, bool v6)
 {
 	struct net *net = KERNEL_READ(dev, nd_net.net);
 
-	return nf_at_ingress(dev) || tc_at_ingress(dev) || xfrm_holds(net) ||
+	return nf_at_ingress_of(dev, v6) || tc_at_ingress(dev) || xfrm_holds(net) ||
 	       netfilter_holds(net, v6);
 }
 

@@ -19,6 +19,12 @@ volatile __u32 trusted_generation;
 /* Whether they put fragments together, which is then Linux's work, IPv4 and IPv6; written by Bora (mmap). */
 volatile __u8 trusted_defragment[2];
 
+/*
+ * The function at the ingress of devices that are in a flowtable of the other IP version, for IPv4 and for IPv6. Written by Bora (mmap)
+ * once the flow program keeps its module.
+ */
+volatile __u64 other_flowtable[2];
+
 /* The process the lease belongs to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

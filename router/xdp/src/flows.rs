@@ -13,6 +13,9 @@ use super::symbols;
 /// Looks flows up; Linux 6.11.
 const LOOK_UP: &str = "bpf_xdp_flow_lookup";
 
+/// What flowtables of family `ip` and `ip6` have at the ingress of their devices; those of `inet` have another function.
+const AT_INGRESS: [&str; 2] = ["nf_flow_offload_ip_hook", "nf_flow_offload_ipv6_hook"];
+
 impl Program {
     /// Whether flows of Linux's flowtables are forwarded, or why not. `None` before the
     /// first flowtable.
@@ -29,9 +32,14 @@ impl Program {
         if !wanted || self.flows.is_some() {
             return;
         }
-        let loaded = match symbols::has(LOOK_UP) {
-            Ok(true) => self.load_flow_program().map_err(|error| error.to_string()),
-            Ok(false) => Err(format!(
+        let names = [LOOK_UP, AT_INGRESS[0], AT_INGRESS[1]];
+        let loaded = match symbols::find(names) {
+            Ok([Some(_), of_ip, of_ip6]) => {
+                let loaded = self.load_flow_program();
+                let loaded = loaded.map(|()| self.tell_flowtables(of_ip, of_ip6));
+                loaded.map_err(|error| error.to_string())
+            }
+            Ok([None, ..]) => Err(format!(
                 "this kernel has no {LOOK_UP} (Linux 6.11 and later have it)"
             )),
             Err(error) => Err(error.to_string()),
@@ -45,6 +53,14 @@ impl Program {
             && let Err(error) = self.load_shown()
         {
             log::warn!("captures and traces do not show flows of flowtables: {error}");
+        }
+    }
+
+    /// Says which functions at an ingress are of flowtables for IPv4 and for IPv6 alone. They stay where they are, because the
+    /// flow program keeps their module.
+    fn tell_flowtables(&mut self, of_ip: Option<u64>, of_ip6: Option<u64>) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.other_flowtable = [of_ip6.unwrap_or(0), of_ip.unwrap_or(0)];
         }
     }
 

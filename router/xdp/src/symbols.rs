@@ -65,13 +65,21 @@ fn slot<'s>(symbols: &'s mut bora_symbols, name: &str) -> Option<&'s mut u64> {
     })
 }
 
-/// Whether the kernel, or a module that is loaded now, has a function of this name.
-pub(super) fn has(function: &str) -> io::Result<bool> {
+/// Addresses of functions, those of modules too; `None` for one that the kernel does not have.
+///
+/// # Errors
+/// `/proc/kallsyms` cannot be read.
+pub(super) fn find<const N: usize>(functions: [&str; N]) -> io::Result<[Option<u64>; N]> {
     let text = kallsyms()?;
-    let mut names = text
-        .lines()
-        .map(|line| line.split_ascii_whitespace().nth(2));
-    Ok(names.any(|name| name == Some(function)))
+    let mut found = [None; N];
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (address, name) = (words.next().and_then(address_of), words.nth(1));
+        if let Some(at) = functions.iter().position(|one| name == Some(one)) {
+            found[at] = address;
+        }
+    }
+    Ok(found)
 }
 
 /// Names of functions by address, with their module, in the order of `addresses`; `None` where the kernel

@@ -102,8 +102,9 @@ impl Hooks {
                 ));
             }
         }
-        for &device in devices {
-            lines.extend(self.at_device(device));
+        for &(id, name) in devices {
+            let flows = report.flowtables.iter().any(|table| table.has(name));
+            lines.extend(self.at_device((id, name), flows));
         }
         if self.survey.failed {
             let text = "Linux's hooks could not be looked at, so ports without an XDP program and tunnels are Linux's";
@@ -177,14 +178,15 @@ impl Hooks {
         (!is_known).then(|| name.to_owned())
     }
 
-    fn at_device(&self, (id, name): (PortId, &str)) -> Vec<String> {
+    /// `flows`: a flowtable is at its ingress, which is told elsewhere, as chains are that are there, too.
+    fn at_device(&self, (id, name): (PortId, &str), flows: bool) -> Vec<String> {
         let seen = self.survey.ports.get(usize::from(id.0)).copied();
         let seen = seen.unwrap_or_default();
         let chains = "delete the chains of family netdev".to_string();
         let filters =
             format!("`tc qdisc del dev {name} clsact` or `ingress`, or take the tcx program off");
         let all = [
-            (seen.nf_ingress, "netfilter ingress", &chains),
+            (seen.nf_ingress && !flows, "netfilter ingress", &chains),
             (seen.nf_egress, "netfilter egress", &chains),
             (seen.tc_ingress, "tc ingress", &filters),
             (seen.tc_egress, "tc egress", &filters),
