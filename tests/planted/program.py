@@ -30,7 +30,7 @@ fault("loopback-source", PACKET, "host >> 24 == 127 ||", "host >> 24 == 126 ||",
 fault("link-local", PACKET, "first >> 22 == 0x3fa ||", "first >> 22 == 0x3fb ||", "packets of link-local sources are forwarded")
 about("hooks")
 fault("forward-hook", GUARD, "holds_transit(net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD]), &trusted[0][1]) ||", "", "rules in the forward hook are passed by")
-fault("tc-ingress", GUARD, "nf_at_ingress(dev) || tc_at_ingress(dev) || xfrm_holds(net)", "nf_at_ingress(dev) || xfrm_holds(net)", "tc filters at the input are passed by")
+fault("tc-ingress", GUARD, "nf_at_ingress_of(dev, v6) || tc_at_ingress(dev) || xfrm_holds(net)", "nf_at_ingress_of(dev, v6) || xfrm_holds(net)", "tc filters at the input are passed by")
 fault("egress-hook", EXPRESS, "if (output_holds(in, out, port))", "if (v6 && output_holds(in, out, port))", "hooks at the output are passed by")
 fault("ipsec-forward", GUARD, "return xfrm_decides(net, XFRM_OUT) || xfrm_decides(net, XFRM_FORWARD);", "return xfrm_decides(net, XFRM_OUT);",
       "IPsec policies for what is forwarded are passed by")
