@@ -16,11 +16,14 @@ fn report(router: &mut Router) -> GuardReport {
     let until = Instant::now() + LATE;
     loop {
         router.settle();
-        let running = router.mirror.guard().clone();
+        let mut running = router.mirror.guard().clone();
         let (fib, _) = bora_fib::new(FibConfig::default()).unwrap();
         let mut fresh = Mirror::open(MirrorConfig::default(), fib).unwrap();
         let ports = common::ports(&fresh, &["r0", "r1"]);
         fresh.set_ports(ports).unwrap();
+        if let (Some(rules), Some(fresh)) = (&mut running.firewall, &fresh.guard().firewall) {
+            rules.edition = fresh.edition; // how often each has read others
+        }
         if &running == fresh.guard() {
             // each change of the ruleset has another generation; router/ruleset tests what rules do
             return GuardReport {

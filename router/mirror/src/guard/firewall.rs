@@ -132,3 +132,28 @@ fn dump(
     let each = |ruleset: &mut Ruleset, frame: Frame<'_>| ruleset.read(frame.kind, frame.payload);
     socket.dump_decoded(kind, body, ruleset, restart, each)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edition_is_new_with_other_rules_or_elements() {
+        let mut rules = Rules::default();
+        let mut other = Ruleset::default();
+        // NFTA_TABLE_NAME of a table of family inet
+        let table = [1, 0, 0, 0, 6, 0, 1, 0, b't', 0, 0, 0];
+        other.read(10 << 8, &table).unwrap();
+        let changes = [
+            (Ruleset::default(), false, 1),
+            (Ruleset::default(), false, 1),
+            (other.clone(), false, 2),
+            (other.clone(), true, 3),
+            (other, false, 3),
+        ];
+        for (ruleset, new_elements, expected) in changes {
+            rules.take(ruleset, new_elements);
+            assert_eq!(rules.edition, expected);
+        }
+    }
+}
