@@ -18,7 +18,9 @@ DEVICES = [Device(f"r{link}", link, link, router_mac(link)) for link in range(LI
 PREFIX = {4: "198.18.{}.0/24", 6: "2001:db8:f0:{:x}::/64"}
 VIA = {4: ("10.0.1.2", "10.0.2.2", "10.0.3.2"), 6: ("2001:db8:1::2", "2001:db8:2::2", "2001:db8:3::2")}  # by r1, r2, r3
 NOWHERE = {4: "172.20.0.0/16", 6: "2001:db8:aaaa::/48"}  # sources without a route, once the default routes are gone
-SIZES = (10, 1240, 1252, 1273, 1353, 1373, 1445, 1473, 1474)
+DEAD = {4: ("10.0.1.200", "10.0.2.200", "10.0.3.200"), 6: ("2001:db8:1::c8", "2001:db8:2::c8", "2001:db8:3::c8")}  # there is nobody who answers
+LEAST = 24  # prefixes that a step has packets for; fewer get several times as many
+SIZES = (10, 1240, 1252, 1253, 1273, 1353, 1373, 1445, 1473, 1474)
 
 
 class Life:
@@ -44,19 +46,31 @@ class Life:
         for template in templates:
             line = template.format(p=self.prefix(family), a=a, b=b, c=c)
             made += [f"ip -{family} {part.strip()}" for part in line.split(";")]
+            self.prefixes += [self.prefixes[-1]] * 6 * (" mtu " in line)  # packets of many sizes
         return made
 
     def packets(self):
         """Some for each prefix, by all inputs, of all sizes and protocols; and random ones."""
         made = []
-        for family, prefix in self.prefixes:
+        for family, prefix in self.prefixes * max(1, LEAST // max(1, len(self.prefixes))):
             to = pools.inside(self.rng, prefix, family).packed
             for device in (*DEVICES[:3], self.rng.choice(DEVICES)):
-                spoofed = self.rng.choice((NOWHERE[family], *(other.behind(family) for other in DEVICES)))
-                behind = spoofed if self.rng.random() < self.spoofs else device.behind(family)
-                packet = self.packet(family, pools.inside(self.rng, behind, family).packed, to)
+                packet = self.packet(family, self.source(family, device), to)
+                if self.rng.random() < 0.25:
+                    packet = (traffic.ipv4 if family == 4 else traffic.ipv6)(self.rng, self.source(family, device), to)
                 made.append((device.link, traffic.frame(self.rng, DEVICES, device, packet, mac_of(device.link, b"\2"))))
         return made + traffic.some(self.rng, DEVICES, 80, self.tunnel)
+
+    def source(self, family, device):
+        """Mostly one behind the input; another's, or one without a route; one on the link; rarely one that is none."""
+        roll = self.rng.random()
+        if roll < 0.05:
+            return signalling.octets(self.rng.choice((*pools.ODD[family], device.address(family, 1))))
+        if roll < 0.1 and family == 6:  # Linux sends few redirects to the same host, by the clock
+            return signalling.octets(device.address(family, self.rng.randrange(2, 99)))
+        spoofed = self.rng.choice((NOWHERE[family], *(other.behind(family) for other in DEVICES)))
+        behind = spoofed if self.rng.random() < self.spoofs else device.behind(family)
+        return pools.inside(self.rng, behind, family).packed
 
     def packet(self, family, source, to):
         """A valid one, with the ports and TOS that rules ask for."""
@@ -67,7 +81,7 @@ class Life:
         tos = self.rng.choice((0, 0, 0x10))
         if family == 6:
             return struct.pack("!IHBB", 6 << 28 | tos << 20, len(body), protocol, 64) + source + to + body
-        header = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(body), self.rng.getrandbits(16), self.rng.choice((0, 0x4000)), 64, protocol, 0)
+        header = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(body), self.rng.getrandbits(16), self.rng.choice((0, 0, 0x4000, 0x4000, 0x2000)), 64, protocol, 0)
         return traffic.packets.fill_header_checksum(header + source + to) + body
 
     def step(self, lines, packets=None, wait="verify", again=False):
@@ -92,35 +106,57 @@ def routes(life):
     """Routes of all kinds."""
     lines = life.routes(4, *PLAIN, *PATHS, "route add {p} via {a}; route add {p} tos 0x10 via {b}", "route add {p} via {a}; route append {p} via {b}",
                         "route add {p} via {a}; route prepend {p} via {b}", "route add {p} via inet6 2001:db8:2::2 dev r2",
-                        "route add {p} encap ip id 3 dst 10.0.1.9 via {a} dev r1")
+                        "route add {p} encap ip id 3 dst 10.0.1.9 via {a} dev r1", "route add {p} via 10.0.0.2")
     lines += life.routes(6, *PLAIN, *PATHS, "route add {p} via {a}; route append {p} via {b}", "route add {p} from 2001:db8:b0::/48 via {a}; route add {p} via {b}", "route add {p} from 2001:db8:b0::/48 via {a}",
                          "route add {p} dev r1 metric 50 pref low; route append {p} dev r2 metric 50 pref high", "route add {p} dev r1 metric 50; route append {p} dev r2 metric 50",
                          "route add {p} via {a} metric 50 pref low; route append {p} dev r2 metric 50")
     lines += ["ip -4 route add local 198.19.0.0/16 dev lo", "ip -4 route add 198.19.7.0/24 via 10.0.1.2", "ip -4 route add 10.0.3.64/27 dev r3 mtu 1300",
-              "ip -4 route add 198.19.9.7/32 via 10.0.2.2"]
+              "ip -4 route add 198.19.9.7/32 via 10.0.2.2", "ip -6 route add 2000::/3 via 2001:db8:1::2"]
+    life.prefixes += [(6, "2a00:7::/32"), (6, "fd00:7::/48")]
     life.prefixes += [(4, "198.19.7.0/24"), (4, "198.19.9.0/24"), (4, "10.0.3.64/27"), (4, "10.0.1.0/24"), (6, "2001:db8:2::/64")]
     life.step(lines, wait="sync", again=True)  # `verify` reads all routes again, in the kernel's order
+    life.step([], redirected(life), "sync")
     life.step(["ip -4 route del default", "ip -6 route del default", "ip -4 route add 198.18.3.4/30 via 10.0.2.3", "ip -6 route add default via 2001:db8:1::3"], again=True)
+
+
+def redirected(life):
+    """Packets of hosts that Linux tells of a better way: to another host on their own link."""
+    to = life.routes(6, "route add {p} via fe80::2 dev r1")
+    prefix = life.prefixes[-1][1]
+    life.step(to, [], "sync")
+    sources = [signalling.octets(DEVICES[1].address(6, last)) for last in range(20, 26)]
+    return [signalling.frame_to(DEVICES[1], mac_of(1, source), 0x86DD, life.packet(6, source, pools.inside(life.rng, prefix, 6).packed)) for source in sources]
 
 
 OBJECTS = ("nexthop add id {i}1 via {a} dev r1", "nexthop add id {i}2 via {b} dev r2", "nexthop add id {i}3 blackhole",
            "nexthop add id {i}4 encap seg6 mode encap segs 2001:db8:b1::7 via {b} dev r2", "nexthop add id {i}5 group {i}1/{i}2", "nexthop add id {i}6 group {i}1,1/{i}2,5",
            "nexthop add id {i}7 group {i}1/{i}4", "nexthop add id {i}8 group {i}4", "nexthop add id {i}9 group {i}1/{i}2 type resilient buckets 8 idle_timer 0",
-           "nexthop add id {i}0 group {i}3")
+           "nexthop add id {i}0 group {i}3", "nexthop add id {i}11 via {c} dev r3", "nexthop add id {i}12 group {i}1", "nexthop add id {i}13 via {dead} dev r1",
+           "nexthop add id {i}14 group {i}13/{i}2")
+WITH_ROUTES = (*range(10), 11, 12, 14)
 
 
 def objects(life):
     """Next-hop objects and groups of them."""
     lines = []
     for family in (4, 6):
-        a, b, _ = VIA[family]
-        lines += [(f"ip -{family} " if " group " not in one else "ip ") + one.format(i=family, a=a, b=b) for one in OBJECTS]
-        lines += life.routes(family, *(f"route add {{p}} nhid {family}{number}" for number in range(10)), "route add {p} nexthop via {a} nexthop via {b}")
+        a, b, c = VIA[family]
+        lines += known_for_ever(1, family)
+        lines += [(f"ip -{family} " if " group " not in one else "ip ") + one.format(i=family, a=a, b=b, c=c, dead=DEAD[family][0]) for one in OBJECTS]
+        lines += life.routes(family, *(f"route add {{p}} nhid {family}{number}" for number in WITH_ROUTES), "route add {p} nexthop via {a} nexthop via {b}")
     life.step(lines, again=True)
+    life.step([f"ip neigh replace {DEAD[family][0]} dev r1 nud failed" for family in (4, 6)], wait="sync")
+    life.step(["sysctl -w net.ipv4.nexthop_compat_mode=0"] + [f"ip -{family} nexthop replace id {family}11 blackhole" for family in (4, 6)], wait="sync")  # and no route is told of
     for policy in (1, 2, 3):
-        life.step([f"sysctl -w net.ipv{family}.fib_multipath_hash_policy={policy}" for family in (4, 6)], again=policy == 1)
+        fields = [f"sysctl -w net.ipv{family}.fib_multipath_hash_fields=55" for family in (4, 6)] * (policy == 3)
+        life.step(["sysctl -w net.ipv4.nexthop_compat_mode=1"] + [f"sysctl -w net.ipv{family}.fib_multipath_hash_policy={policy}" for family in (4, 6)] + fields, again=policy == 1)
     life.step(["sysctl -w net.ipv4.fib_multipath_hash_policy=0", "ip nexthop replace id 46 group 41,9/42,1", "ip nexthop del id 42", "ip nexthop replace id 61 via 2001:db8:3::3 dev r3"], again=True)
     life.step(["ip neigh replace 10.0.1.2 dev r1 nud failed", "ip link set r1 down"], again=True)
+
+
+def known_for_ever(link, family):
+    """Commands: a host that does not answer has a MAC, which the operator has written down."""
+    return [f"ip neigh replace {DEAD[family][link - 1]} lladdr 02:bc:00:00:1{link}:c8 dev r{link} nud permanent"]
 
 
 SELECTORS = ("iif r0", "oif r1", "fwmark 1", "ipproto udp", "ipproto tcp", "ipproto udp dport 53", "ipproto udp sport 80", "ipproto udp dport 50-60")
@@ -169,7 +205,9 @@ def sysctls(life):
 
 def neighbours(life):
     """Neighbours of all states, routers that advertise themselves, proxies."""
-    life.step(life.routes(4, "route add {p} via {a}", *PATHS) + life.routes(6, "route add {p} via {a}", *PATHS), again=True)
+    unknown = [f"ip neigh del {DEAD[family][2]} dev r3" for family in (4, 6)]
+    life.step([line for family in (4, 6) for line in known_for_ever(3, family) + life.routes(family, f"route add {{p}} via {DEAD[family][2]}", "route add {p} via {a}", *PATHS)], again=True)
+    life.step(unknown, wait="sync")
     life.prefixes += [(4, "10.0.1.0/27"), (6, "2001:db8:2::/64")]
     moved = [(1, b"\xff" * 6 + mac + b"\x08\x06" + arp(1, mac, signalling.octets("10.0.1.2"), bytes(6), signalling.octets("10.0.1.1"))) for mac in [mac_of(1, b"\x72")]]
     life.step([], moved, "sync")
@@ -193,29 +231,37 @@ def advertisements(life):
 
 def links(life):
     """Links that go down, come back, are renamed, move; other MTUs and addresses."""
-    life.step(life.routes(4, "route add {p} via {a}", "route add {p} via {b}", *PATHS) + life.routes(6, "route add {p} via {a}", "route add {p} via {b}", *PATHS), again=True)
+    equal = "route add {p} nexthop via {a} nexthop via {b} nexthop via {c}"
+    life.step([line for family in (4, 6) for line in life.routes(family, "route add {p} via {a}", "route add {p} via {b}", equal, *PATHS)], again=True)
     again = [line for line in DEVICES[1].addressing()]
     for lines in (["ip link set r1 mtu 1400"], ["ip -n {hosts} link set h2 down"], ["ip -n {hosts} link set h2 up"], ["sysctl -w net.ipv4.conf.r2.ignore_routes_with_linkdown=1", "sysctl -w net.ipv6.conf.r2.ignore_routes_with_linkdown=1"],
-                  ["ip -n {hosts} link set h2 down"], ["ip -n {hosts} link set h2 up", "ip link set r1 down"], ["ip link set r1 up", *again], ["ip link set r1 address 02:bc:00:00:00:99"], ["ip link set r1 down", "ip link set r1 name x1", "ip link set x1 up"],
+                  ["ip -n {hosts} link set h2 down"], ["ip -n {hosts} link set h2 up"], ["ip link set r1 down"], ["ip link set r1 up", *again], ["ip link set r1 address 02:bc:00:00:00:99"], ["ip link set r1 down", "ip link set r1 name x1", "ip link set x1 up"],
                   ["ip link set x1 name r1", "ip link set r1 address " + router_mac(1), *again, "ip link set r2 netns {spare}", "ip -n {spare} link set r2 up"]):
-        life.step(lines, wait="second", again=len(lines) == 1)
+        life.step(lines, wait="sync" if lines == ["ip link set r1 down"] else "second", again=len(lines) == 1)
+    gone = [(1, frame) for link, frame in life.packets() if link == 1]
+    life.step(["ip link set r1 netns {spare}", "ip -n {spare} link set r1 up"], gone, wait="second" if 1 in life.case["taps"] else "paused")
 
 
 def hooks(life):
     """Firewalls, tc and IPsec, which Bora leaves the packets to; and a VXLAN."""
     accept = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
     life.tunnel = DEVICES[1]
+
+    def change(lines):
+        """The program sees by itself what has changed; what looks at ports of kind tap, a little later."""
+        life.step(lines, wait="second" if life.case["taps"] else "paused", again=True)
+
     life.step(["ip link add vx0 type vxlan id 5 remote 10.0.1.2 local 10.0.1.1 dstport 4789", "ip link set vx0 address 02:bc:00:00:00:2d", "sysctl -w net.ipv6.conf.vx0.disable_ipv6=1",
                "ip link set vx0 up", "ip address add 10.0.8.1/24 dev vx0"] + life.routes(4, "route add {p} via {a}", "route add {p} via {b}", "route add {p} dev r3") +
               life.routes(6, "route add {p} via {a}", "route add {p} via {b}"), again=True)
-    life.step(["nft add table ip f", "nft add chain ip f through { type filter hook forward priority 0; }", "nft add rule ip f through udp dport 53 drop"], wait="second")
-    life.step(["nft flush ruleset", "nft add table ip6 f", "nft add chain ip6 f before { type filter hook prerouting priority 0; }", f"nft add rule ip6 f before {accept}", "nft add rule ip6 f before udp dport 53 drop"], wait="second")
-    life.step(["nft flush ruleset", "nft add table netdev n", "nft add chain netdev n e { type filter hook egress device r1 priority 0; }", "nft add rule netdev n e udp dport 53 drop"], wait="second")
-    life.step(["nft flush ruleset", "tc qdisc add dev r0 clsact", "tc filter add dev r0 ingress protocol ip u32 match ip dst 198.18.0.0/16 action mirred egress redirect dev r3"], wait="second")
-    life.step(["tc qdisc del dev r0 clsact", "ip xfrm policy update src 10.100.0.0/16 dst 198.18.0.0/16 dir fwd action block"], wait="second")
-    life.step(["ip xfrm policy flush", "ip xfrm policy update src 10.0.1.0/24 dst 10.0.1.0/24 dir in action block"], wait="second")
-    life.step(["ip xfrm policy flush", "ip xfrm policy setdefault in block"], wait="second")
-    life.step(["ip xfrm policy setdefault in accept"], wait="second", again=True)
+    change(["nft add table ip f", "nft add chain ip f through { type filter hook forward priority 0; }", "nft add rule ip f through udp dport 53 drop"])
+    change(["nft flush ruleset", "nft add table ip6 f", "nft add chain ip6 f before { type filter hook prerouting priority 0; }", f"nft add rule ip6 f before {accept}", "nft add rule ip6 f before udp dport 53 drop"])
+    change(["nft flush ruleset", "nft add table netdev n", "nft add chain netdev n e { type filter hook egress device r1 priority 0; }", "nft add rule netdev n e udp dport 53 drop"])
+    change(["nft flush ruleset", "tc qdisc add dev r0 clsact", "tc filter add dev r0 ingress protocol ip u32 match ip dst 198.18.0.0/16 action mirred egress redirect dev r3"])
+    change(["tc qdisc del dev r0 clsact", "ip xfrm policy update src 10.100.0.0/16 dst 198.18.0.0/16 dir fwd action block"])
+    change(["ip xfrm policy flush", "ip xfrm policy update src 10.0.1.0/24 dst 10.0.1.0/24 dir in action block"])
+    change(["ip xfrm policy flush", "ip xfrm policy setdefault in block"])
+    change(["ip xfrm policy setdefault in accept"])
 
 
 ALL = (routes, rules, objects, sysctls, neighbours, advertisements, links, hooks)

@@ -49,6 +49,12 @@ def is_redirect(frame):
     return frame[at:at + 2] == b"\x86\xdd" and frame[at + 6:at + 7] == b"\x3a" and frame[at + 40:at + 41] == REDIRECT
 
 
+def redirects_vary(got):
+    """Whether both routers have sent redirects of IPv6, or each but a few: then their numbers are chance."""
+    counts = [sum(count for (_, frame), count in half.items() if is_redirect(frame)) for half in got]
+    return min(counts) > 0 or max(counts) < 3
+
+
 def says_host_is_dead(frame):
     """An ICMP error: the neighbour did not answer. Linux forgets what waits for a neighbour when an error that it sends
     goes to the same one, so the order of packets counts."""

@@ -39,6 +39,8 @@ def live(case, is_over=lambda: False):
                 raise Stopped(number)
             if number == case["start"]:
                 pair.start()
+            if step["wait"] == "paused":
+                pair.pause()
             problem = pair.do(step["do"])
             check(number, problem or pair.settle(step["wait"]))
             frames += exchange(pair, number, step)

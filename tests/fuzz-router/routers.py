@@ -8,9 +8,10 @@ import collections
 import contextlib
 import os
 import re
+import signal
 import time
 
-from frames import is_noise, is_redirect, normal, says_host_is_dead, source_of
+from frames import is_noise, is_redirect, normal, redirects_vary, says_host_is_dead, source_of
 from hosts import Hosts
 from lib.bora import Bora
 from lib.netns import Namespace, inside, run
@@ -186,6 +187,16 @@ class Pair:
         """Starts Bora on one of them."""
         self.other.start(self.tier)
 
+    def pause(self):
+        """Stops Bora's process until the next packets are sent: what the XDP program must see by itself. Its lease ends after 0.5 s."""
+        if self.other.bora is not None:
+            self.other.bora.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """The reverse of `pause`."""
+        if self.other.bora is not None and self.other.bora.alive():
+            self.other.bora.process.send_signal(signal.SIGCONT)
+
     def do(self, lines):
         """Runs commands on both; returns those that only one of them refused."""
         failed = [router.do(lines) for router in self.routers]
@@ -195,7 +206,9 @@ class Pair:
 
     def settle(self, how):
         """Waits until Bora has followed. `how`: "sync" asks whether it has; "second" waits for what is read once a second;
-        "verify" makes it read all that has no event."""
+        "verify" makes it read all that has no event; "paused": not at all."""
+        if how == "paused":
+            return None
         problem = self._same_routes()
         bora = self.other.bora
         if problem or bora is None:
@@ -238,6 +251,8 @@ class Pair:
             for router in self.routers:
                 router.hosts.heard(frame)
                 router.send(link, frame)
+        time.sleep(QUIET)
+        self.resume()
         while time.monotonic() - begin < LONGEST:
             ready = wait_readable(list(ports), QUIET)
             for port in ready:
@@ -247,7 +262,7 @@ class Pair:
                         got[which][link, normal(frame, sources)] += 1
             if not ready and got[0] == got[1] and time.monotonic() - begin > self._patience():
                 break
-        for is_chance, happens in ((says_host_is_dead, self._waits), (is_redirect, lambda: True)):
+        for is_chance, happens in ((says_host_is_dead, self._waits), (is_redirect, lambda: redirects_vary(got))):
             if got[0] != got[1] and happens():
                 got = [collections.Counter({one: count for one, count in half.items() if not is_chance(one[1])}) for half in got]
         return got
@@ -290,6 +305,8 @@ class Pair:
     def close(self, quietly=False):
         """Removes both; returns what was wrong at the end."""
         wrong = None
+        if len(self.routers) == 2:
+            self.resume()
         for router in self.routers:
             try:
                 router.close()

@@ -2,7 +2,7 @@
 
 from faults import about, fault
 
-ROUTE, OBJECT, LINK = "mirror/src/message/route.rs", "mirror/src/message/nexthop.rs", "mirror/src/message/link.rs"
+ROUTE, OBJECT = "mirror/src/message/route.rs", "mirror/src/message/nexthop.rs"
 WORLD, MODEL, FAMILY, CONTENT = "mirror/src/world.rs", "mirror/src/model.rs", "mirror/src/family.rs", "mirror/src/nexthops/content.rs"
 PREFIX, CHOICE, SYSCTL = "mirror/src/prefix_routes.rs", "mirror/src/choice.rs", "mirror/src/sysctl.rs"
 
@@ -46,8 +46,8 @@ fault("resilient", OBJECT, "NHA_GROUP_TYPE => resilient = attribute.u16()? == NE
       "a resilient group is taken for one that hashes by thresholds")
 fault("blackhole-object", WORLD, "Some(Some(NextHopObject::Blackhole)) => Some(Special::Blackhole),", "Some(Some(NextHopObject::Blackhole)) => None,",
       "a route to a blackhole object is no route")
-fault("failed-member", WORLD, ".is_none_or(Neighbour::valid)\n    }\n\n    /// The bit", ".is_none_or(|_| true)\n    }\n\n    /// The bit",
-      "a member of a group whose neighbour has failed keeps its flows")
+fault("unasked-member", WORLD, ".is_none_or(Neighbour::valid)\n    }\n\n    /// The bit", ".is_some_and(Neighbour::valid)\n    }\n\n    /// The bit",
+      "a member of a group whose neighbour nobody has asked for gets no flows")
 # Neighbours and links.
 about("neighbours")
 fault("neighbour-moves", MODEL, "neighbour.and_then(Neighbour::usable),", "neighbour.and_then(Neighbour::usable).map(|_| [0; 6]),",
@@ -62,7 +62,9 @@ fault("linkdown", WORLD, "link.up && (link.carrier || !self.ignores_linkdown(dev
 about("neighbours")
 fault("no-arp", WORLD, "link.mac.filter(|_| link.no_arp)", "link.mac", "frames for unknown neighbours carry the own MAC")
 about("links")
-fault("link-down", LINK, "up: has(libc::IFF_UP),", "up: true,", "a device that is down counts as up")
+fault("device-mtu", CONTENT, "let limits = [link, key.mtu, settings.map_or(0, |settings| settings.mtu6)];\n    let limits = limits.into_iter().filter(|&mtu| mtu != 0);\n    limits.fold(port.mtu,",
+      "let limits = [0 * link, key.mtu, settings.map_or(0, |settings| settings.mtu6)];\n    let limits = limits.into_iter().filter(|&mtu| mtu != 0);\n    limits.fold(port.mtu.max(9000),",
+      "the MTU of a device is ignored")
 # Sysctls.
 about("sysctls")
 fault("forwarding", SYSCTL, 'let forwarding4 = v4("forwarding")? != 0;', 'let forwarding4 = v4("forwarding")? >= 0;', "forwarding=0 of an interface is ignored")

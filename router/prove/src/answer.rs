@@ -35,6 +35,11 @@ pub(crate) struct Route {
 }
 
 impl Route {
+    /// Whether Linux has told its paths: those of next-hop objects only with `net.ipv4.nexthop_compat_mode`.
+    pub(crate) fn tells_paths(&self) -> bool {
+        self.paths.iter().all(|path| path.device != 0)
+    }
+
     /// Whether an address is in its prefix. IPv6 keeps a path of a next-hop object with one of the routes by that object
     /// (fib6_nh's rt6i_pcpu), and tells that one where it means another.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {

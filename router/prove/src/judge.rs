@@ -51,8 +51,8 @@ pub(crate) fn judge(
     if question.is_v6() && !around.forwards_v6 {
         return Outcome::Differs("Linux does not forward IPv6, and Bora does");
     }
-    if !route.holds(question.destination) {
-        return Outcome::Same; // it forwards, and does not tell by which route
+    if !route.holds(question.destination) || !route.tells_paths() {
+        return Outcome::Same; // it forwards, and does not tell by which route, or which way
     }
     // express has Linux choose one of several paths for each packet, which may be a plain one
     let is_chosen = matches!(bora, BoraAnswer::Express { .. }) && route.paths.len() > 1;

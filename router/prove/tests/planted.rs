@@ -29,6 +29,8 @@ route add 198.51.100.0/24 via 10.0.1.2
 route add 198.51.100.128/25 via 10.0.1.3 mtu lock 1400
 route add 203.0.113.0/24 nexthop via 10.0.1.2 weight 3 nexthop via 10.0.1.3 weight 1
 route add blackhole 192.0.2.0/25
+nexthop add id 5 via 10.0.1.2 dev r1
+route add 198.51.101.0/24 nhid 5
 ";
 
 /// A next hop of a FIB that is being made.
@@ -41,12 +43,13 @@ enum Hop {
 }
 
 /// What Linux does, as a FIB.
-const RIGHT: [(&str, Hop); 9] = [
+const RIGHT: [(&str, Hop); 10] = [
     ("10.0.0.2/32", Hop::Via(0, 2, 1500)),
     ("10.0.1.2/32", Hop::Via(1, 2, 1500)),
     ("10.0.1.3/32", Hop::Via(1, 3, 1500)),
     ("198.51.100.0/24", Hop::Via(1, 2, 1500)),
     ("198.51.100.128/25", Hop::Via(1, 3, 1400)),
+    ("198.51.101.0/24", Hop::Via(1, 2, 1500)),
     ("203.0.113.0/24", Hop::Share(3, 1)),
     ("192.0.2.0/25", Hop::Nowhere),
     ("10.0.0.1/32", Hop::Linux),
@@ -103,6 +106,7 @@ fn differences(
     let found = netns::in_new(|| {
         bora_testing::ip_batch(LINUX);
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        std::fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0").unwrap();
         let (mut fib, handle) = bora_fib::new(FibConfig::default()).unwrap();
         for &(prefix, hop) in entries {
             let id = add(&mut fib, hop);
