@@ -139,12 +139,19 @@ def normalized(frame):
 
 
 def step(net, link, packet, seconds=STEP_SECONDS):
-    """Sends a packet; returns the frames that come out, as (host, frame)."""
+    """Sends a packet; returns the frames that come out, as (host, frame). With its last fragment a packet comes out as several, in any order."""
     net.hosts[link].send(net.frame(packet, link))
+    quiet = SILENT_SECONDS if is_fragment(packet) else 0
     deadline, got = time.monotonic() + seconds, []
     while not got and time.monotonic() < deadline:
-        got = [(host, normalized(frame)) for host, frame in net.collect(1, deadline - time.monotonic(), quiet=0) if of_interest(frame)]
+        frames = net.collect(1, deadline - time.monotonic(), quiet=quiet)
+        got = sorted((host, normalized(frame)) for host, frame in frames if of_interest(frame))
     return got
+
+
+def is_fragment(packet):
+    """Whether it is a fragment of IPv4."""
+    return packet[0] >> 4 == 4 and int.from_bytes(packet[6:8], "big") & 0x3FFF != 0
 
 
 def play(net, case):
