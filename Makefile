@@ -8,7 +8,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
-	test-vm-package vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
+	test-vm-package coverage vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -120,9 +120,14 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
 # Some of them, or another kernel: make test-vm-topics ARGS="bond vrf --kernel 6.12"
-test-vm-topics: build ## Bonds, bridges, flows, PPPoE, tunnels, VRFs, WireGuard on one of Debian's kernels, with Linux alone as the oracle
+test-vm-topics: build ## Bonds, bridges, firewalls, flows, PPPoE, tunnels, VRFs, WireGuard on one of Debian's kernels, with Linux alone as the oracle
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/topic.py $(ARGS)
+
+# Another kernel: make coverage ARGS="--kernel 6.12"
+coverage: build ## Rulesets that people have, in a guest: how much of their traffic Bora forwards (docs/coverage.md)
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/topic.py firewall $(ARGS)
 
 # A part: make test-vm-conformance ARGS="--over bond --backend engine --short"; all of it takes an hour or more without KVM
 test-vm-conformance: build ## The conformance tests over VLAN devices, bonds and a VRF, on one of Debian's kernels

@@ -45,7 +45,7 @@ RULES = {
         NFT.format(table="netdev t", hook="egress device r1"), "nft delete table netdev t", (4, 6)),
     # It is the last one, because its table outlives the rule.
     "iptables-legacy": (
-        "iptables-legacy -A FORWARD -p udp --dport 4444 -j DROP", "iptables-legacy -F FORWARD", (4,)),
+        "iptables-legacy -w 20 -A FORWARD -p udp --dport 4444 -j DROP", "iptables-legacy -w 20 -F FORWARD", (4,)),
 }
 
 

@@ -41,6 +41,8 @@ const XFRMNLGRP_POLICY: u32 = 4;
 const XFRM_GETPOLICY: u16 = 0x15;
 /// How long to wait before looking again without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// And where legacy iptables has tables, whose rules change without an event.
+const LOOK_AT_LEGACY: Duration = Duration::from_secs(2);
 /// Times as long as a look took, nothing is looked at again: there may be thousands of chains, and a change of
 /// them for each connection.
 const PAUSE: u32 = 10;
@@ -191,7 +193,13 @@ impl Guard {
 
     /// Whether to dump again without an event: legacy iptables sends none, and events may be lost.
     pub(crate) fn is_due(&self) -> bool {
-        !self.complete || self.looked.elapsed() >= LOOK_AGAIN || self.legacy != legacy_tables()
+        let legacy = legacy_tables();
+        let none = Ok(Default::default());
+        let again = match legacy == none {
+            true => LOOK_AGAIN,
+            false => LOOK_AT_LEGACY.max(self.took * PAUSE_OF_ELEMENTS),
+        };
+        !self.complete || self.looked.elapsed() >= again || self.legacy != legacy
     }
 
     /// Something has changed, so that the report may be out of date.
@@ -268,10 +276,11 @@ impl Guard {
             let own = &self.own;
             let each = |report: &mut GuardReport, frame: &Frame<'_>| chain(report, frame, own);
             complete &= question.ask(&mut netfilter.dumps, &mut report, each);
-            report.firewall = self
-                .rules
-                .read(&mut netfilter.dumps, own, self.new_elements);
-            self.new_elements = false;
+            if let Ok(legacy) = &self.legacy {
+                let new = std::mem::take(&mut self.new_elements);
+                let dumps = &mut netfilter.dumps;
+                report.firewall = self.rules.read(dumps, own, legacy, world, new);
+            }
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
             self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
             for table in &mut report.flowtables {

@@ -106,6 +106,16 @@ impl World {
         link.is_some_and(|link| link.vrf_table.is_some())
     }
 
+    /// Whether Linux looks into the table `local` first and there is no VRF, so that nothing to one of the router's own addresses is
+    /// forwarded.
+    pub(crate) fn asks_local_first(&self, v6: bool) -> bool {
+        let rules = &self.rules[usize::from(v6)];
+        rules.unread.is_none()
+            && rules.list.first() == Rules::linux_own(v6).list.first()
+            && !rules.list.iter().any(|rule| rule.l3mdev)
+            && !self.links.values().any(|link| link.vrf_table.is_some())
+    }
+
     /// Whether the kernel would send over this device: it exists, is up, and has a carrier or is
     /// used without one (ignore_routes_with_linkdown off).
     fn device_alive(&self, device: u32, v6: bool) -> bool {

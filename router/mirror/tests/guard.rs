@@ -108,7 +108,7 @@ fn iptables() {
     with_router(|router| {
         let mut tried = 0;
         for command in ["iptables-nft", "iptables-legacy"] {
-            let add = attempt(&format!("{command} -A FORWARD -s 10.9.9.9 -j DROP"));
+            let add = attempt(&format!("{command} -w 20 -A FORWARD -s 10.9.9.9 -j DROP"));
             if !add.status.success() {
                 eprintln!("skipped: {command} does not work here");
                 continue;
@@ -119,7 +119,7 @@ fn iptables() {
             let found = report(router);
             assert_eq!(kinds(&found.v4), [ReasonKind::Netfilter], "{command}");
             assert!(found.v6.is_empty());
-            run(&format!("{command} -F"));
+            run(&format!("{command} -w 20 -F"));
             if command == "iptables-nft" {
                 run("nft flush ruleset");
             }

@@ -40,7 +40,7 @@ fn analysis(v6: bool, rules: &str) -> Option<Transit> {
         "iptables-legacy-restore"
     };
     netns::in_new(|| {
-        if let Err(said) = common::feed(program, &[], rules) {
+        if let Err(said) = common::feed(program, &["-w", "20"], rules) {
             bora_testing::skip(format!("{program}: {said}"));
             return None;
         }

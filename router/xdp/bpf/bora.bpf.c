@@ -31,6 +31,12 @@
 #include "watch.h"
 #include "tracepoints.h"
 
+/* Whether Linux's function finds flows of what came in: by a port, or without a tag by a bridge. */
+static __always_inline bool may_have_flows(const struct packet *p, const struct bora_port *in)
+{
+	return in->index < BORA_MAX_PORTS || (in->ageing_ms && !p->hidden_tag && !p->frame_tags);
+}
+
 static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct net_device *dev,
 				   struct bora_counters *count)
@@ -40,7 +46,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	if (in->path == BORA_PATH_KERNEL)
 		return pass(count, BORA_LEFT_TO_LINUX);
 	reason = gate(ctx, p, v6, in, dev);
-	if (reason == BORA_GUARD && in->index < BORA_MAX_PORTS)
+	if (reason == BORA_GUARD && may_have_flows(p, in))
 		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 	if (reason != REASON_NONE)
 		return pass(count, reason);
@@ -160,15 +166,19 @@ static __always_inline int flow_decides(struct xdp_md *ctx)
 	if ((void *)(p.eth + 1) > p.end)
 		return pass(count, BORA_GUARD);
 	if (row->port.trunk >= BORA_MAX_PORTS) {
-		__u32 bond = row->port.trunk;
+		__u32 trunk = row->port.trunk;
 
 		if ((row->port.flags & BORA_PORT_GENERIC) || tc_at_ingress(dev))
 			return pass(count, BORA_GUARD);
-		dev = flowtable_bond(dev, &devices[bond & (BORA_MAX_INTERFACES - 1)]);
-		row = port_row(bond);
-		if (!dev || !row || row->port.ageing_ms) /* ageing: a bridge */
+		row = port_row(trunk);
+		if (!row)
 			return pass(count, BORA_GUARD);
-		p.ifindex = row->ifindex;
+		if (!row->port.ageing_ms) { /* a bond; flows of a bridge are its port's (nft_dev_path_info()) */
+			dev = flowtable_bond(dev, &devices[trunk & (BORA_MAX_INTERFACES - 1)]);
+			p.ifindex = row->ifindex;
+		}
+		if (!dev)
+			return pass(count, BORA_GUARD);
 	}
 	barrier_var(row); /* else clang adds to it before it is known not to be NULL */
 	p.l3 = p.eth + 1;

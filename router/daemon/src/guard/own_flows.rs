@@ -42,7 +42,7 @@ impl Decision {
             ..Self::default()
         };
         let Some(rules) = &guard.firewall else {
-            return why_not("nftables' rules could not all be read");
+            return why_not("netfilter's rules could not all be read");
         };
         if choice == FlowChoice::Off {
             return why_not("`firewall.flows` is \"off\"");

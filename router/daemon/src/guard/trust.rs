@@ -19,6 +19,8 @@ enum Function {
     Tracks,
     /// It translates addresses of tracked connections.
     Translates,
+    /// It calls chains of legacy iptables, whose changes no generation tells.
+    LegacyChains,
     /// It acts only on what a bridge has shown to netfilter (`br_netfilter`), or on what local programs send (AppArmor).
     Nothing,
 }
@@ -30,6 +32,9 @@ fn function(name: &str) -> Option<Function> {
         "nft_do_chain_inet" | "nft_do_chain_ipv4" | "nft_do_chain_ipv6" => Function::Chains,
         "ipv4_conntrack_defrag" | "ipv6_defrag" => Function::Defragments,
         "ipv4_conntrack_in" | "ipv6_conntrack_in" | "nf_confirm" => Function::Tracks,
+        "ipt_do_table" | "ip6t_do_table" | "iptable_mangle_hook" | "ip6table_mangle_hook" => {
+            Function::LegacyChains
+        }
         "ip_sabotage_in" | "apparmor_ip_postroute" => Function::Nothing,
         _ => return None,
     })
@@ -77,7 +82,7 @@ impl Hooks {
             }
             Some(Function::Defragments | Function::Tracks) => !transit.looks_at_conntrack,
             Some(Function::Nothing) => true,
-            Some(Function::Translates) | None => false,
+            Some(Function::Translates | Function::LegacyChains) | None => false,
         };
         hook.identity.sum != 0 && all && hook.functions.iter().all(known)
     }

@@ -1,11 +1,15 @@
-//! What nftables' rules do with transit.
+//! What netfilter's rules do with transit.
 
+use std::io;
+
+use bora_linux::iptables;
 use bora_ruleset::{Question, Ruleset, Transit, request};
 
 use crate::attribute::attributes;
 use crate::error::KernelError;
 use crate::message::Frame;
 use crate::socket::Netlink;
+use crate::world::World;
 
 use super::own_table::{OwnTable, batch};
 
@@ -14,7 +18,7 @@ const NFT_NEWGEN: u16 = (10 << 8) | 15;
 const NFT_GETGEN: u16 = (10 << 8) | 16;
 const NFTA_GEN_ID: u16 = 1;
 
-/// What nftables' rules do with transit, and which rules these are.
+/// What netfilter's rules do with transit, and which rules these are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Firewall {
     /// The generation of the ruleset that was read (`NFTA_GEN_ID`), or an older one if it changed meanwhile.
@@ -25,25 +29,30 @@ pub struct Firewall {
     pub transit: [Transit; 2],
 }
 
-/// Reads nftables' rules, and analyses those that it has not read before.
+/// Reads netfilter's rules, and analyses those that it has not read before.
 #[derive(Default)]
 pub(super) struct Rules {
     ruleset: Ruleset,
+    local_first: [bool; 2],
     edition: u64,
     transit: [Transit; 2],
 }
 
 impl Rules {
-    /// Reads all rules but Bora's own; `None` if not all could be read. `new_elements`: elements of sets have changed.
+    /// Reads all rules but Bora's own; `None` if not all could be read. `legacy`: names of the tables of legacy iptables, of
+    /// IPv4 and of IPv6. `world`: says where Linux looks up routes. `new_elements`: elements of sets have changed.
     pub(super) fn read(
         &mut self,
         socket: &mut Netlink,
         own: &OwnTable,
+        legacy: &[String; 2],
+        world: &World,
         new_elements: bool,
     ) -> Option<Firewall> {
-        match ruleset(socket, own) {
+        let local_first = [false, true].map(|v6| world.asks_local_first(v6));
+        match ruleset(socket, own, legacy) {
             Ok(Some((generation, ruleset))) => {
-                self.take(ruleset, new_elements);
+                self.take(ruleset, local_first, new_elements);
                 Some(Firewall {
                     generation,
                     edition: self.edition,
@@ -52,31 +61,32 @@ impl Rules {
             }
             Ok(None) => None,
             Err(error) => {
-                log::debug!("rules of nftables are not known: {error}");
+                log::debug!("netfilter's rules are not known: {error}");
                 None
             }
         }
     }
 
-    fn take(&mut self, ruleset: Ruleset, new_elements: bool) {
-        if self.edition != 0 && self.ruleset == ruleset && !new_elements {
+    fn take(&mut self, ruleset: Ruleset, local_first: [bool; 2], new_elements: bool) {
+        let known = self.ruleset == ruleset && self.local_first == local_first;
+        if self.edition != 0 && known && !new_elements {
             return;
         }
         self.edition += 1;
         self.transit = [false, true].map(|v6| {
-            // rules of policy routing and VRFs may forward what is for the router itself
-            let question = Question {
-                v6,
-                local_first: false,
-            };
-            ruleset.analyse(question)
+            let local_first = local_first[usize::from(v6)];
+            ruleset.analyse(Question { v6, local_first })
         });
-        self.ruleset = ruleset;
+        (self.ruleset, self.local_first) = (ruleset, local_first);
     }
 }
 
 /// The rules, and the generation that they belong to.
-fn ruleset(socket: &mut Netlink, own: &OwnTable) -> Result<Option<(u32, Ruleset)>, KernelError> {
+fn ruleset(
+    socket: &mut Netlink,
+    own: &OwnTable,
+    legacy: &[String; 2],
+) -> Result<Option<(u32, Ruleset)>, KernelError> {
     let what = "the generation of nftables' ruleset";
     let Some(generation) =
         generation(socket).map_err(|source| KernelError::Dump { what, source })?
@@ -101,12 +111,28 @@ fn ruleset(socket: &mut Netlink, own: &OwnTable) -> Result<Option<(u32, Ruleset)
             return Ok(None);
         }
     }
+    for (v6, names) in [false, true].into_iter().zip(legacy) {
+        for name in names.split_whitespace() {
+            add_iptables(&mut ruleset, v6, name)?;
+        }
+    }
     Ok(Some((generation, ruleset)))
+}
+
+/// Adds a table of legacy iptables.
+fn add_iptables(ruleset: &mut Ruleset, v6: bool, name: &str) -> Result<(), KernelError> {
+    let failed = |source| KernelError::Dump {
+        what: "a table of legacy iptables",
+        source,
+    };
+    let table = iptables::read(v6, name).map_err(failed)?;
+    let added = ruleset.read_iptables(v6, name, &table.info, &table.entries);
+    added.map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 /// The generation whose rules count already. While nf_tables_commit() runs, the number may be that of rules that do not count
 /// yet; an empty batch waits for the end of it, because it takes the same lock.
-fn generation(socket: &mut Netlink) -> std::io::Result<Option<u32>> {
+fn generation(socket: &mut Netlink) -> io::Result<Option<u32>> {
     let mut found = None;
     socket.ask_for(NFT_GETGEN, 0, &request::all(), |frame| {
         if frame.kind == NFT_NEWGEN {
@@ -152,8 +178,10 @@ mod tests {
             (other, false, 3),
         ];
         for (ruleset, new_elements, expected) in changes {
-            rules.take(ruleset, new_elements);
+            rules.take(ruleset, [true; 2], new_elements);
             assert_eq!(rules.edition, expected);
         }
+        rules.take(rules.ruleset.clone(), [true, false], false);
+        assert_eq!(rules.edition, 4, "routes are looked up otherwise");
     }
 }

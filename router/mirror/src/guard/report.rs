@@ -47,7 +47,7 @@ pub struct GuardReport {
     pub shapers: BTreeMap<u32, String>,
     /// Where Linux puts established flows, which then pass its chains no more.
     pub flowtables: Vec<Flowtable>,
-    /// What nftables' rules do with transit; nothing if they could not all be read.
+    /// What netfilter's rules do with transit; nothing if they could not all be read.
     #[serde(skip)]
     pub firewall: Option<Firewall>,
 }
