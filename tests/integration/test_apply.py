@@ -74,14 +74,14 @@ def test_settings_change_under_load(start, tmp_path, say):
     net = start(ENGINE + TWO)
     queues = PORT.format("r0") + "quota = 7\n" + THREE_CLASSES + PORT.format("r1") + THREE_CLASSES
     rules = '[dscp]\nEF = 2\n[[rule]]\nprotocol = "udp"\nclass = 1\n[[rule]]\naction = "drop"\nprotocol = 200\n'
-    others = '[workers]\nbudget = 50\nmode = "moderated:16:200"\n[linux]\nbypass_netfilter = true\n'
+    others = '[workers]\nbudget = 50\nmode = "moderated:16:200"\n[linux]\nbypass_netfilter = true\n[firewall]\nflows = "off"\n'
     with load(net, both_families(net), RATE) as traffic:
         for _ in range(3):
             done = apply(net, tmp_path, ENGINE + queues + others + rules).stdout
             for line in ("port r0: quota 7 (was 64)", "port r1: queues.class 3 entries (was none)",
                          "port r1: queues.rate 1Gbit (was none)", "rule: 2 entries (was none)", "workers: budget 50",
                          "workers: mode moderated:16:200 (was adaptive)", "dscp: EF 2 (was none)",
-                         "linux: bypass_netfilter true (was false)"):
+                         "linux: bypass_netfilter true (was false)", "firewall: flows off (was proved)"):
                 assert line in done, done
             time.sleep(0.3)
             assert net.bora.show("rules")[0]["packets"] > 0

@@ -19,6 +19,8 @@ pub(crate) struct Decision {
     pub(crate) why_not: Vec<String>,
     /// Why Bora could not forward by the table, which had been made.
     useless: Option<String>,
+    /// The table that Linux has refused, and why.
+    refused: Option<(FlowOffload, String)>,
 }
 
 impl Decision {
@@ -68,13 +70,18 @@ impl Decision {
         decision
     }
 
-    /// Wants no table where one has been of no use before. `forwards`: whether the program forwards by flowtables, or why not.
+    /// Wants no table where one has been of no use before, nor one that Linux has just refused. `forwards`: whether the program
+    /// forwards by flowtables, or why not.
     pub(crate) fn follow(&mut self, forwards: Option<&Result<(), String>>, before: &Self) {
         self.useless = match forwards {
             Some(Err(why)) if before.wanted.is_some() => Some(why.clone()),
             _ => before.useless.clone(),
         };
-        if let (Some(_), Some(why)) = (&self.wanted, &self.useless) {
+        self.refused = before.refused.clone();
+        let refused = self.refused.iter();
+        let refused = refused.filter(|(refused, _)| self.wanted.as_ref() == Some(refused));
+        let mut why = refused.map(|(_, why)| why).chain(&self.useless);
+        if let (Some(_), Some(why)) = (&self.wanted, why.next()) {
             (self.wanted, self.why_not) = (None, vec![why.clone()]);
         }
     }
@@ -83,7 +90,8 @@ impl Decision {
     pub(crate) fn made(&mut self, result: io::Result<bool>) {
         if let Err(error) = result {
             let why = format!("Linux refuses the table bora of nftables: {error}");
-            (self.wanted, self.why_not) = (None, vec![why]);
+            self.why_not = vec![why.clone()];
+            self.refused = self.wanted.take().map(|wanted| (wanted, why));
         }
     }
 
@@ -299,10 +307,20 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_table_is_told() {
+    fn a_refused_table_is_told_and_not_tried_again() {
         let mut decision = decide(&stateful(), FlowChoice::Proved);
         decision.made(Err(io::ErrorKind::Unsupported.into()));
         assert_eq!(decision.wanted, None);
         assert!(decision.why_not[0].contains("table bora"));
+        let mut again = decide(&stateful(), FlowChoice::Proved);
+        again.follow(None, &decision);
+        assert_eq!(
+            (again.wanted, again.why_not),
+            (None, decision.why_not.clone())
+        );
+        let devices = vec!["r0".into(), "r1".into()];
+        let mut other = Decision::new(&stateful(), &Hooks::default(), FlowChoice::Proved, devices);
+        other.follow(None, &decision);
+        assert!(other.wanted.is_some(), "it may be possible for other ports");
     }
 }
