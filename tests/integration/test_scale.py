@@ -17,7 +17,7 @@ from lib.routes import synthetic_table, table_messages
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 
 IDLE_SECONDS = {"short": 10, "long": 30}
-IDLE_SHARE = 0.005  # of a core, beside what Bora takes without links
+IDLE_SHARE = 0.005  # a core's share, beside what Bora takes without links
 SETTLED = 5  # seconds after which nothing of a start or a change is left to do
 STUCK_AFTER = 15  # seconds without a round of the control loop after which the lease ends
 SIZES = [

@@ -24,7 +24,7 @@ BULK = 40  # packets of a conversation and direction, once its flow is settled
 DATA = 200  # octets of each
 SERVER_PORT = 5000
 TIERS = ("express", "engine")
-SHARE = 0.9  # of all packets, at least, by Bora
+SHARE = 0.9  # the least share of all packets by Bora
 BEHIND = "192.168.122"  # a network behind the LAN's host
 
 
@@ -35,7 +35,7 @@ class Case:
     file: str
     lan: str
     wan: str
-    client: str = "10.0.0.2"  # of IPv4
+    client: str = "10.0.0.2"  # its IPv4 address
     share: float = SHARE
     bridge: bool = False  # the LAN is a bridge with r0
     legacy: bool = False  # by legacy iptables

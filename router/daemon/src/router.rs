@@ -25,7 +25,6 @@ use crate::process::lease::{Keeper, Vitals};
 use crate::process::rights;
 use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::process::turns::Turns;
-use crate::reports::transit;
 use crate::sampling::Sampling;
 
 /// How often settings that have no events are read again.
@@ -185,7 +184,7 @@ impl Router {
             (port.id, counters.reasons[Reason::Guard])
         });
         self.guard_watch.sample(left_to_linux);
-        self.minute.follow(self.refreshed, || transit(&self.plane));
+        self.minute.follow(self.refreshed, || self.plane.transit());
         self.fib_rates.sample(&self.plane.mirror().fib().stats());
         self.live.sample(&self.plane, self.in_force.file());
         self.follow_sampling();

@@ -77,7 +77,7 @@ impl Subsystem {
         loop {
             let received = self.events.receive(|frame| match frame {
                 Ok(frame) => each(Some(frame.kind)),
-                Err(_) => each(None),
+                Err(_) => each(None), // the caller takes it for any
             })?;
             match received {
                 Received::Empty => return Ok(()),
@@ -276,6 +276,7 @@ impl Guard {
             let own = &self.own;
             let each = |report: &mut GuardReport, frame: &Frame<'_>| chain(report, frame, own);
             complete &= question.ask(&mut netfilter.dumps, &mut report, each);
+            // an error is a reason of its own (`legacy_reasons`)
             if let Ok(legacy) = &self.legacy {
                 let new = std::mem::take(&mut self.new_elements);
                 let dumps = &mut netfilter.dumps;

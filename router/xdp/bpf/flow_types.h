@@ -41,7 +41,7 @@ struct flow_offload_tuple_rhash {
 };
 
 struct nf_ct_ext {
-	__u8 offset[1]; /* of each extension; 0: the connection does not have it */
+	__u8 offset[1]; /* where each extension is; 0: the connection does not have it */
 };
 
 struct nf_conn {

@@ -26,6 +26,7 @@ use crate::express::Express;
 use crate::express::reclaim::Reclaimer;
 use crate::guard::flowtables::Flows;
 use crate::guard::hooks::Held;
+use crate::guard::minute::Sample;
 use crate::guard::own_flows::Decision;
 use crate::multipath::Multipath;
 use crate::offload::{Offload, OffloadReport, Surroundings};
@@ -185,6 +186,17 @@ impl DataPlane {
         let ports: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
         let forwards = self.express.program.forwards_flows();
         Flows::new(self.mirror.guard(), &ports, forwards, &self.own_flows)
+    }
+
+    /// What both tiers have sent and handed to Linux.
+    pub(crate) fn transit(&self) -> Sample {
+        let mut sample = Sample::default();
+        for number in self.ports.numbers() {
+            let counted = self.totals(number);
+            sample.sent += counted.tx_packets;
+            sample.passed += counted.passed;
+        }
+        sample
     }
 
     /// What is counted of a VLAN device or bond since it has its number.

@@ -9,7 +9,6 @@ use super::table::table;
 use super::{Report, answer, by_name, typed};
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
-use crate::guard::minute::Sample;
 
 pub(super) const REPORT: Report = Report::new(
     "drops",
@@ -64,17 +63,6 @@ fn report(plane: &DataPlane) -> DropsReport {
     // what was taken out is read before what was put in: see Totals::of
     total.held = (to_engine + held) as i64 - from_engine as i64;
     total
-}
-
-/// What both tiers have sent and handed to Linux.
-pub(crate) fn transit(plane: &DataPlane) -> Sample {
-    let mut sample = Sample::default();
-    for number in plane.ports().numbers() {
-        let counted = plane.totals(number);
-        sample.sent += counted.tx_packets;
-        sample.passed += counted.passed;
-    }
-    sample
 }
 
 fn text(report: &DropsReport) -> String {

@@ -40,7 +40,6 @@ use serde_json::Value;
 
 use crate::router::Router;
 
-pub(crate) use drops::transit;
 pub(crate) use sync::{guard, shaper};
 
 /// All reports, in the order in which the help lists them.

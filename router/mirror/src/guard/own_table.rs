@@ -8,7 +8,7 @@ use std::io;
 
 use bora_ruleset::Family;
 
-use crate::message::Frame;
+use crate::message::{Frame, Malformed};
 use crate::request::Body;
 use crate::socket::{Netlink, Received, result};
 
@@ -283,13 +283,13 @@ pub(super) fn batch(socket: &mut Netlink, messages: &[(u16, Body)]) -> io::Resul
     batch.push((NFNL_MSG_BATCH_END, 0, &BATCH[..]));
     socket.send_together(&batch)?;
     let mut refused = None;
-    let mut each = |frame: Result<Frame<'_>, _>| {
-        if let Ok(frame) = frame
-            && i32::from(frame.kind) == libc::NLMSG_ERROR
-            && refused.is_none()
-        {
-            refused = result(frame.payload).err();
-        }
+    let mut each = |frame: Result<Frame<'_>, Malformed>| {
+        let said = match frame {
+            Ok(frame) if i32::from(frame.kind) == libc::NLMSG_ERROR => result(frame.payload),
+            Ok(_) => Ok(()),
+            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        };
+        refused = refused.take().or(said.err());
     };
     while socket.receive(&mut each).map_err(io::Error::other)? == Received::Datagram {}
     refused.map_or(Ok(()), Err)
