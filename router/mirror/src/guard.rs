@@ -14,8 +14,6 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use bora_ruleset::Family;
-
 use crate::attribute::Malformed;
 use crate::error::KernelError;
 use crate::message::Frame;
@@ -283,12 +281,7 @@ impl Guard {
                 report.firewall = self.rules.read(dumps, own, legacy, world, new);
             }
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
-            self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
-            for table in &mut report.flowtables {
-                let families = [Family::Inet, Family::Ip, Family::Ip6].into_iter();
-                let mut families = families.filter(|family| family.to_string() == table.family);
-                table.own = families.any(|family| own.is(family, &table.table));
-            }
+            self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known, own);
             complete &= !self.new_rules;
         }
         self.legacy_reasons(&mut report);
@@ -336,10 +329,15 @@ impl Guard {
 
 /// Reads the flowtables, and whether rules add to them, of which there may be many: only if they are not `known`
 /// from the last time. `false` if not everything could be read.
-fn flowtables(socket: &mut Netlink, report: &mut GuardReport, known: Option<&[Flowtable]>) -> bool {
+fn flowtables(
+    socket: &mut Netlink,
+    report: &mut GuardReport,
+    known: Option<&[Flowtable]>,
+    own: &OwnTable,
+) -> bool {
     let body = [libc::AF_UNSPEC as u8, 0, 0, 0]; // struct nfgenmsg
     let found = &mut report.flowtables;
-    let each = |found: &mut Vec<Flowtable>, frame: Frame<'_>| flowtable(found, &frame);
+    let each = |found: &mut Vec<Flowtable>, frame: Frame<'_>| flowtable(found, &frame, own);
     let dumped = socket.dump_decoded(NFT_GETFLOWTABLE, &body, found, Vec::clear, each);
     let complete = Dumped::from(dumped).complete(ReasonKind::Netfilter, report);
     let found = &mut report.flowtables;

@@ -5,7 +5,7 @@ use std::fs::File;
 use anyhow::bail;
 use bora_fib::PortId;
 use bora_linux::interface::Interface;
-use bora_mirror::{Mirror, MirrorConfig, Reason, ReasonKind};
+use bora_mirror::{Mirror, MirrorConfig, Reason};
 use bora_xdp::{Attachment, Program, XdpQuery, query};
 
 use crate::config::{FibSection, File as Config, FlowChoice, PortSection};
@@ -35,8 +35,7 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
     let mirror = Mirror::open(MirrorConfig::default(), writer)?;
     let guard = mirror.guard();
     let (mut program, mut hooks) = (None, Hooks::default());
-    let mut reasons = guard.v4.iter().chain(&guard.v6);
-    if reasons.any(|reason| reason.kind == ReasonKind::Netfilter) {
+    if guard.has_chains(false) || guard.has_chains(true) {
         let loaded = program.insert(Program::load(RuntimeDir::here()?.netns, 0)?);
         loaded.want_flows(!guard.flowtables.is_empty());
         hooks.update(loaded);

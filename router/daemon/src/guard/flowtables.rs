@@ -1,6 +1,6 @@
 //! What becomes of flows of Linux's flowtables, and what to change so that Bora forwards more of them.
 
-use bora_mirror::{Flowtable, GuardReport, ReasonKind};
+use bora_mirror::{Flowtable, GuardReport};
 use serde::Serialize;
 
 use super::own_flows::Decision;
@@ -65,9 +65,7 @@ fn state(table: &Flowtable, forwards: bool) -> String {
 /// What keeps packets that only pass nftables with Linux, one line each.
 fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<String> {
     let mut lines = Vec::new();
-    let chains = guard.v4.iter().chain(&guard.v6);
-    let chains = chains.filter(|reason| reason.kind == ReasonKind::Netfilter);
-    if chains.count() == 0 {
+    if !guard.has_chains(false) && !guard.has_chains(true) {
         return lines;
     }
     if let Some(why) = why_not {
@@ -82,8 +80,7 @@ fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<Str
         lines.push(NOT_ALL.into());
     }
     for (number, family) in [("4", "ip"), ("6", "ip6")] {
-        let chains = if family == "ip" { &guard.v4 } else { &guard.v6 };
-        let held = chains.iter().any(|it| it.kind == ReasonKind::Netfilter);
+        let held = guard.has_chains(family == "ip6");
         let mut tables = guard.flowtables.iter();
         if held
             && !guard.flowtables.is_empty()
@@ -150,7 +147,7 @@ fn of_table(table: &Flowtable) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use bora_mirror::Reason;
+    use bora_mirror::{Reason, ReasonKind};
 
     use super::*;
 

@@ -178,7 +178,7 @@ impl Hooks {
         (!is_known).then(|| name.to_owned())
     }
 
-    /// `flows`: a flowtable is at its ingress, which is told elsewhere, as chains are that are there, too.
+    /// `flows`: a flowtable is at its ingress. Flowtables and chains of devices are told elsewhere.
     fn at_device(&self, (id, name): (PortId, &str), flows: bool) -> Vec<String> {
         let seen = self.survey.ports.get(usize::from(id.0)).copied();
         let seen = seen.unwrap_or_default();

@@ -46,8 +46,8 @@ pub(crate) struct Shares {
 impl LastMinute {
     /// Takes a sample, if it is time to.
     pub(crate) fn follow(&mut self, now: Instant, take: impl FnOnce() -> Sample) {
-        let is_due = |taken| now.saturating_duration_since(taken) >= PERIOD;
-        if self.taken.is_some_and(|taken| !is_due(taken)) {
+        let is_new = |taken| now.saturating_duration_since(taken) < PERIOD;
+        if self.taken.is_some_and(is_new) {
             return;
         }
         self.taken = Some(now);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bora_mirror::{Firewall, FlowOffload, GuardReport, ReasonKind};
+use bora_mirror::{Firewall, FlowOffload, GuardReport};
 use bora_ruleset::{Answer, Hook as Place, Transit};
 
 use super::hooks::Hooks;
@@ -31,11 +31,7 @@ impl Decision {
         choice: FlowChoice,
         devices: Vec<String>,
     ) -> Self {
-        let chains = [&guard.v4, &guard.v6].map(|reasons| {
-            let mut reasons = reasons.iter();
-            reasons.any(|reason| reason.kind == ReasonKind::Netfilter)
-        });
-        let held = [0, 1].map(|v6| chains[v6] && !hooks.rules_leave_alone(v6 == 1));
+        let held = [false, true].map(|v6| guard.has_chains(v6) && !hooks.rules_leave_alone(v6));
         if held == [false; 2] || guard.flowtables.iter().any(|table| !table.own) {
             return Self::default();
         }
@@ -160,7 +156,7 @@ fn in_rules(transit: &Transit) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use bora_mirror::{Flowtable, Reason};
+    use bora_mirror::{Flowtable, Reason, ReasonKind};
     use bora_ruleset::{ChainReport, Class, Family, Kind, Obstacle};
 
     use super::*;

@@ -1,9 +1,12 @@
 //! Flowtables of nftables: where the ruleset puts established flows (`flow add @ft`).
 
+use bora_ruleset::Family;
 use serde::Serialize;
 
 use crate::attribute::{Attribute, Malformed, attributes, header};
 use crate::message::Frame;
+
+use super::own_table::OwnTable;
 
 // include/uapi/linux/netfilter/nf_tables.h
 pub(super) const NFT_GETFLOWTABLE: u16 = (10 << 8) | 23;
@@ -79,11 +82,16 @@ fn family(number: u8) -> Option<&'static str> {
 }
 
 /// Adds the flowtable that a message describes.
-pub(super) fn flowtable(found: &mut Vec<Flowtable>, frame: &Frame<'_>) -> Result<(), Malformed> {
+pub(super) fn flowtable(
+    found: &mut Vec<Flowtable>,
+    frame: &Frame<'_>,
+    own: &OwnTable,
+) -> Result<(), Malformed> {
     if frame.kind != NFT_NEWFLOWTABLE {
         return Ok(());
     }
-    let Some(family) = family(header(frame.payload, 4, "nftables flowtable")?[0]) else {
+    let number = header(frame.payload, 4, "nftables flowtable")?[0];
+    let Some(family) = family(number) else {
         return Ok(());
     };
     let mut made = Flowtable {
@@ -104,6 +112,7 @@ pub(super) fn flowtable(found: &mut Vec<Flowtable>, frame: &Frame<'_>) -> Result
             _ => {}
         }
     }
+    made.own = own.is(Family::new(number), &made.table);
     found.push(made);
     Ok(())
 }
@@ -208,7 +217,8 @@ mod tests {
 
     fn parsed(payload: &[u8]) -> Result<Vec<Flowtable>, Malformed> {
         let mut found = Vec::new();
-        flowtable(&mut found, &frame(NFT_NEWFLOWTABLE, payload)).map(|()| found)
+        let frame = frame(NFT_NEWFLOWTABLE, payload);
+        flowtable(&mut found, &frame, &OwnTable::default()).map(|()| found)
     }
 
     #[test]

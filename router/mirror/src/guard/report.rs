@@ -53,6 +53,12 @@ pub struct GuardReport {
 }
 
 impl GuardReport {
+    /// Whether chains of nftables or iptables, or what could not be seen of them, keep an IP version with the kernel.
+    pub fn has_chains(&self, v6: bool) -> bool {
+        let mut reasons = if v6 { &self.v6 } else { &self.v4 }.iter();
+        reasons.any(|reason| reason.kind == ReasonKind::Netfilter)
+    }
+
     /// Adds a reason for both IP versions.
     pub(super) fn both(&mut self, kind: ReasonKind, text: String) {
         self.add(false, kind, text.clone());
