@@ -196,6 +196,8 @@ pub struct Mirror {
     /// When the next IPv6 route expires, or has to be read again, by protocol.
     expiry: BTreeMap<u8, Instant>,
     next_tick: Instant,
+    /// Whether the sysctls of the ports are being read, some in each turn.
+    sweeps: bool,
     /// The last read did not empty the event socket.
     pub(crate) more: bool,
     pub(crate) decode_errors: u64,
@@ -248,6 +250,7 @@ impl Mirror {
             not_before: Instant::now(),
             expiry: BTreeMap::new(),
             next_tick: Instant::now() + TICK,
+            sweeps: false,
             more: false,
             decode_errors: 0,
             counters: Counters::default(),
@@ -361,9 +364,11 @@ impl Mirror {
         let tick = Instant::now() >= self.next_tick;
         let mut noticed = std::mem::take(&mut self.model.noticed);
         if tick {
-            if noticed.settings.is_empty() {
+            // what events ask for does not stand for the ports
+            if !self.sweeps {
                 let ports = self.model.world.ports.keys();
                 noticed.settings.devices.extend(ports);
+                self.sweeps = true;
             }
             self.tick();
         }
@@ -371,6 +376,7 @@ impl Mirror {
             let links = self.model.world.links.keys().copied();
             let some = noticed.settings.take(links, INTERFACES);
             self.model.reread_settings(&some);
+            self.sweeps &= !noticed.settings.is_empty();
             self.model.noticed.settings = noticed.settings;
         }
         self.model.end_holds();

@@ -317,6 +317,7 @@ fn mtu_ports_and_new_links() {
         );
         run("sysctl -qw net.ipv6.conf.r0.mtu=1300");
         std::thread::sleep(Duration::from_secs(1));
+        run("ip link set r1 alias noticed"); // settings of r1 are read at once, and those of r0 all the same
         router.check();
         assert_eq!(
             (mtu(router, "10.0.0.2"), mtu(router, "2001:db8:0::2")),

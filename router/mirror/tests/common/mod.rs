@@ -69,10 +69,23 @@ impl Net {
             run(&format!("ip -n {peer} link set p{n} up"));
             run(&format!("ip addr add 2001:db8:{n}::1/64 dev r{n} nodad"));
         }
+        for n in 0..2 {
+            wait_for_anycast(&format!("2001:db8:{n}::"));
+        }
         known("r0", "10.0.0.2");
         known("r1", "10.0.1.2");
         known("r0", "2001:db8:0::2");
         known("r1", "2001:db8:1::2");
+    }
+}
+
+/// Waits for the last address that Linux gives itself, which it does by a thread of its own.
+fn wait_for_anycast(address: &str) {
+    let start = Instant::now();
+    let shown = format!("ip -6 route show table local {address}");
+    while attempt(&shown).stdout.is_empty() {
+        assert!(start.elapsed() < PATIENCE, "{address} does not come");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
