@@ -38,6 +38,18 @@ pub const FIB_NODES: u32 = 2_882;
 pub const USE_MARKS: u32 = 4_194_304;
 /// Bits of the filter of the router's own addresses, for each IP version.
 pub const OWN_FILTER: u32 = 65_536;
+/// Most entries of a program of rules, for each IP version.
+pub const RULES: usize = 4_096;
+/// Most base chains of a program of rules.
+pub const RULE_BASES: usize = 16;
+/// Fields that rules look at: source, destination, protocol, two words of the transport header, input, output.
+pub const RULE_FIELDS: usize = 7;
+/// Pages of 4096 octets for programs of rules.
+pub const RULE_PAGES: u32 = 2_048;
+/// Most entries whose conditions a packet may meet.
+pub const RULE_STEPS: usize = 64;
+/// Most chains that are entered from each other (NFT_JUMP_STACK_SIZE).
+pub const RULE_DEPTH: usize = 16;
 /// Most frames that one call hands to Linux.
 pub const INJECT_BATCH: usize = 512;
 /// Longest frame that Linux takes so, octets: a page less headroom, skb_shared_info and the header of BPF_PROG_RUN.
@@ -69,6 +81,29 @@ pub enum RpFilter {
     Loose,
 }
 
+/// What becomes of packets that meet the conditions of an entry of a program of rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RuleAction {
+    /// On with the next entry.
+    #[default]
+    Continue,
+    /// On with the next entry; conntrack will not see the packet.
+    Notrack,
+    /// On with the next base chain; behind the last one it is forwarded.
+    Accept,
+    /// It is dropped.
+    Drop,
+    /// Linux decides.
+    Linux,
+    /// On with another entry, and behind its chain with the next one.
+    Jump,
+    /// On with another entry.
+    Goto,
+    /// Behind the last jump; in a base chain its policy.
+    Return,
+}
+
 /// nftables, family netdev.
 pub const HOOK_NF_INGRESS: u8 = 1 << 0;
 /// tc filters or tcx programs.
@@ -90,6 +125,13 @@ pub const XFRM_OUT_BLOCKED: u8 = 1 << 1;
 pub const XFRM_FORWARD_BLOCKED: u8 = 1 << 2;
 /// There are policies for what the router itself receives, or `ip xfrm policy setdefault in block`: they concern tunnels.
 pub const XFRM_IN: u8 = 1 << 3;
+
+/// Packets that conntrack has to see must not come here: Linux decides about them.
+pub const RULE_BASE_UNTRACKED: u8 = 1 << 0;
+/// Its policy is to accept.
+pub const RULE_BASE_ACCEPTS: u8 = 1 << 1;
+/// It is behind the route, so packets without one do not come here.
+pub const RULE_BASE_ROUTED: u8 = 1 << 2;
 
 /// The settings of a port: `struct bora_port` of the XDP program, and what the engine knows of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -268,6 +310,8 @@ pub enum Reason {
     NoOutput,
     /// The output's driver refused a frame of the express path: its ring was full.
     TxRingFull,
+    /// A rule of Linux's nftables drops it, which Bora has read.
+    Firewall,
     /// A prohibit route: Linux answers.
     Prohibit,
     /// Shorter than its headers.
@@ -334,7 +378,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 66] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -369,6 +413,7 @@ impl Reason {
         Self::PuntBudget,
         Self::NoOutput,
         Self::TxRingFull,
+        Self::Firewall,
         Self::Prohibit,
         Self::Truncated,
         Self::BadVersion,
@@ -404,7 +449,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 34;
+    pub const OF_PROGRAM: usize = 35;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -443,6 +488,7 @@ impl Reason {
             Self::PuntBudget => "punt_budget",
             Self::NoOutput => "no_output",
             Self::TxRingFull => "tx_ring_full",
+            Self::Firewall => "firewall",
             Self::Prohibit => "prohibit",
             Self::Truncated => "truncated",
             Self::BadVersion => "bad_version",
@@ -514,6 +560,7 @@ impl Reason {
             Self::PuntBudget => "The punt budget of its reason was used up, so it did not go to Linux.",
             Self::NoOutput => "The output port has been removed, or Bora is stopping.",
             Self::TxRingFull => "The output's driver refused a frame of the express path: its ring was full.",
+            Self::Firewall => "A rule of Linux's nftables drops it, which Bora has read.",
             Self::Prohibit => "A prohibit route: Linux answers.",
             Self::Truncated => "Shorter than its headers.",
             Self::BadVersion => "IP version and EtherType disagree.",
@@ -585,6 +632,7 @@ impl Reason {
             Self::PuntBudget => "Find their sender; `punt_budget` in bora.toml is the limit.",
             Self::NoOutput => "Nothing, if a port was removed or Bora stopped.",
             Self::TxRingFull => "Lower the load, or make the ring longer with `ethtool -G`.",
+            Self::Firewall => "`bora show rules` names the rule.",
             Self::Prohibit => "Nothing, if you want this route.",
             Self::Truncated => "Find its sender.",
             Self::BadVersion => "Find its sender.",
@@ -683,6 +731,7 @@ impl Reason {
                 | Self::PuntBudget
                 | Self::NoOutput
                 | Self::TxRingFull
+                | Self::Firewall
                 | Self::Truncated
                 | Self::BadVersion
                 | Self::BadHeaderLength
@@ -724,6 +773,7 @@ impl Reason {
                 | Self::PuntBudget
                 | Self::NoOutput
                 | Self::TxRingFull
+                | Self::Firewall
         )
     }
 }

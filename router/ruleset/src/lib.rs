@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod bits;
+mod compile;
 mod expression;
 mod iptables;
 mod model;
@@ -29,6 +30,10 @@ mod walk;
 mod xt;
 
 pub use bora_linux::attribute::Malformed;
+pub use compile::{
+    Action, Conditions, Decision, Entry, FIELDS, Field, Interface, MOST_BASES, MOST_ENTRIES,
+    NO_WORD, Program, Ranges, Refusal, Start,
+};
 pub use expression::{Bitwise, Comparison, Destination, Expression, PayloadBase, Verdict};
 pub use model::{Base, Chain, Element, Family, Hook, Kind, Rule, Ruleset, Set, Table, TableKey};
 pub use nftables::request;

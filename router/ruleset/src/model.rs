@@ -152,6 +152,9 @@ pub struct Chain {
 pub struct Element {
     /// `None`: it stands for all that no other element matches.
     pub key: Option<Vec<u8>>,
+    /// The last key of a range, where the element itself says it; other ranges end where the next one of [`Set::ends`] or the
+    /// next element begins.
+    pub last: Option<Vec<u8>>,
     /// What a verdict map says.
     pub verdict: Option<Verdict>,
 }
@@ -173,6 +176,8 @@ pub struct Set {
     pub size: u32,
     /// Its elements; `None` if they have not been read.
     pub elements: Option<Vec<Element>>,
+    /// Where ranges end, excluded.
+    pub ends: Vec<Vec<u8>>,
     /// The verdicts of all elements.
     pub(crate) possible: BTreeSet<Verdict>,
     /// Whether an element stands for all that no other matches.
@@ -237,12 +242,20 @@ impl Ruleset {
     /// Sets and maps whose elements the analysis wants to know ([`request::elements`](crate::request::elements)):
     /// verdict maps, and small sets that belong to one rule. All others are taken as sets of anything.
     pub fn wanted_sets(&self) -> impl Iterator<Item = (&TableKey, &str)> {
-        self.tables.iter().flat_map(|(key, table)| {
-            let wanted = table.sets.iter().filter(|(_, set)| {
-                set.elements.is_none()
-                    && (set.verdicts || set.anonymous && set.size <= MOST_ELEMENTS)
-            });
-            wanted.map(move |(name, _)| (key, name.as_str()))
+        self.unread(|set| set.verdicts || set.anonymous && set.size <= MOST_ELEMENTS)
+    }
+
+    /// Further sets whose elements [`Ruleset::compile`] wants to know.
+    pub fn further_sets(&self) -> impl Iterator<Item = (&TableKey, &str)> {
+        self.unread(|set| !set.dynamic)
+    }
+
+    /// Sets whose elements have not been read.
+    fn unread(&self, wanted: fn(&Set) -> bool) -> impl Iterator<Item = (&TableKey, &str)> {
+        self.tables.iter().flat_map(move |(key, table)| {
+            let sets = table.sets.iter();
+            let sets = sets.filter(move |(_, set)| set.elements.is_none() && wanted(set));
+            sets.map(move |(name, _)| (key, name.as_str()))
         })
     }
 }

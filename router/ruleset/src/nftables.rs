@@ -194,6 +194,7 @@ fn elements(table: &mut Table, fields: &Fields<'_>) -> Result<(), Malformed> {
 fn element_of(set: &mut Set, fields: &Fields<'_>) -> Result<Option<Element>, Malformed> {
     let flags = fields.u32(3)?; // NFTA_SET_ELEM_FLAGS
     if flags & NFT_SET_ELEM_INTERVAL_END != 0 {
+        set.ends.push(data(fields.get(1))?.value);
         return Ok(None);
     }
     // NFTA_SET_ELEM_TIMEOUT, NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS
@@ -204,7 +205,9 @@ fn element_of(set: &mut Set, fields: &Fields<'_>) -> Result<Option<Element>, Mal
     set.catches_all |= catches_all;
     set.possible.extend(verdict.clone());
     let key = if catches_all { None } else { Some(key) };
-    Ok(Some(Element { key, verdict }))
+    let last = fields.get(10).map(|end| data(Some(end))).transpose()?; // NFTA_SET_ELEM_KEY_END
+    let last = last.map(|end| end.value);
+    Ok(Some(Element { key, last, verdict }))
 }
 
 /// A constant: octets, or a verdict.

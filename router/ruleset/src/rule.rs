@@ -223,10 +223,7 @@ impl Evaluation<'_> {
                 self.seen.conntrack = true;
                 self.other() && self.verdict(&Verdict::Accept)
             }
-            Expression::Notrack => {
-                self.seen.conntrack = true;
-                self.packet.tracked || self.other()
-            }
+            Expression::Notrack => self.packet.tracked || self.other(),
             Expression::FlowOffload { .. } => {
                 self.seen.conntrack = true;
                 (self.packet.is_flow() || self.other()) && self.holds(Truth::VARYING)

@@ -22,12 +22,12 @@ pub struct Question {
 }
 
 /// A base chain on the way.
-struct Stop<'a> {
+pub(crate) struct Stop<'a> {
     key: &'a TableKey,
-    table: &'a Table,
-    index: usize,
-    base: &'a Base,
-    hook: Hook,
+    pub(crate) table: &'a Table,
+    pub(crate) index: usize,
+    pub(crate) base: &'a Base,
+    pub(crate) hook: Hook,
 }
 
 impl Stop<'_> {
@@ -35,7 +35,7 @@ impl Stop<'_> {
         &self.table.chains[self.index]
     }
 
-    fn place(&self, (chain, rule): RulePlace) -> Place {
+    pub(crate) fn place(&self, (chain, rule): RulePlace) -> Place {
         let chain = &self.table.chains[chain];
         let text = match rule {
             None => "policy drop".into(),
@@ -96,7 +96,7 @@ impl Ruleset {
     }
 
     /// The base chains on the way, in order.
-    fn stops(&self, v6: bool) -> Vec<Stop<'_>> {
+    pub(crate) fn stops(&self, v6: bool) -> Vec<Stop<'_>> {
         let mut stops: Vec<Stop<'_>> = self
             .active(v6)
             .flat_map(|(key, table)| {

@@ -23,6 +23,7 @@
 #include "device.h"
 #include "marks.h"
 #include "fib.h"
+#include "rules.h"
 #include "tunnel.h"
 #include "gate.h"
 #include "express.h"
@@ -68,6 +69,12 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 			return pass(count, BORA_GUARD);
 		if (linux_forwards(ctx, p, v6))
 			return pass(count, BORA_UNSUPPORTED);
+		if (has_rules(in, v6)) {
+			int said = rules_decide(p, v6, in, BORA_MAX_INTERFACES);
+
+			if (said != RULES_FORWARD)
+				return said == RULES_DROP ? forbid(count) : pass(count, BORA_GUARD);
+		}
 		/* an instance that is only asked may have none: those of another Bora are there */
 		if (bpf_redirect_map(&sockets, slot, XDP_PASS) != XDP_REDIRECT && !asked)
 			return pass(count, BORA_NO_SOCKET);

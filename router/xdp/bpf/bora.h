@@ -79,6 +79,31 @@ struct bora_trust {
 	__u64 sum;
 };
 
+/* Where the tree of a field of rules is, in 32-bit words of the pages; all begin at multiples of 16. */
+struct bora_rule_field {
+	__u32 nodes; /* 0: no entry looks at the field */
+	__u32 keys; /* where the numbers are */
+	__u32 rows; /* where the row of each number is, in 64-bit words of the pages */
+};
+
+/* A program of rules. Written by Bora. */
+struct bora_rules {
+	__u32 base_count; /* 0: no rules to follow */
+	__u32 actions; /* where the words of the entries are: BORA_RULE_ACTION_*, RULE_COUNTS, and from bit 16 on another entry */
+	__u32 bases[BORA_RULE_BASES]; /* the first entry of each base chain, and from bit 16 on BORA_RULE_BASE_* */
+	struct bora_rule_field fields[BORA_RULE_FIELDS];
+};
+#define RULE_COUNTS 0x100
+
+/* Argument of ask_rules(). */
+struct bora_rules_question {
+	__u64 addresses[2][2]; /* source and destination, in host order */
+	__u32 words[5]; /* protocol, two words of the transport header, input, output */
+	__u32 v6;
+	__u32 steps; /* the answer: how many entries the packet meets */
+	__u16 path[BORA_RULE_STEPS]; /* and which */
+};
+
 /* Functions that survey() found at a netfilter hook. */
 #define BORA_SURVEY_FUNCTIONS 8
 struct bora_hook {
@@ -95,6 +120,7 @@ struct bora_survey {
 	__u64 receivers[BORA_MAX_PORTS]; /* the function that takes all frames of a port's device */
 	__u8 ports[BORA_MAX_INTERFACES]; /* enum bora_port_hooks */
 	__u8 xfrm; /* enum bora_xfrm */
+	__u8 rules[2]; /* whether the program follows rules of IPv4, of IPv6 */
 	__u8 direct; /* the program reads without a helper's call (bpf_rdonly_cast) */
 };
 

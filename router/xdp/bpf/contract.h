@@ -22,6 +22,12 @@
 #define BORA_FIB_NODES 2882 /* First page of the nodes; those of IPv4 come first. */
 #define BORA_USE_MARKS 4194304 /* Bits that say which neighbours packets were sent to; a power of two. */
 #define BORA_OWN_FILTER 65536 /* Bits of the filter of the router's own addresses, for each IP version. */
+#define BORA_RULES 4096 /* Most entries of a program of rules, for each IP version. */
+#define BORA_RULE_BASES 16 /* Most base chains of a program of rules. */
+#define BORA_RULE_FIELDS 7 /* Fields that rules look at: source, destination, protocol, two words of the transport header, input, output. */
+#define BORA_RULE_PAGES 2048 /* Pages of 4096 octets for programs of rules. */
+#define BORA_RULE_STEPS 64 /* Most entries whose conditions a packet may meet. */
+#define BORA_RULE_DEPTH 16 /* Most chains that are entered from each other (NFT_JUMP_STACK_SIZE). */
 #define BORA_INJECT_BATCH 512 /* Most frames that one call hands to Linux. */
 #define BORA_INJECT_FRAME 3456 /* Longest frame that Linux takes so, octets: a page less headroom, skb_shared_info and the header of BPF_PROG_RUN. */
 
@@ -37,6 +43,18 @@ enum bora_rp_filter {
 	BORA_RP_FILTER_OFF = 0, /* None. */
 	BORA_RP_FILTER_STRICT = 1, /* The route back to the source must leave by the port the packet came in by. */
 	BORA_RP_FILTER_LOOSE = 2, /* There must be a route back to the source. */
+};
+
+/* What becomes of packets that meet the conditions of an entry of a program of rules. */
+enum bora_rule_action {
+	BORA_RULE_ACTION_CONTINUE = 0, /* On with the next entry. */
+	BORA_RULE_ACTION_NOTRACK = 1, /* On with the next entry; conntrack will not see the packet. */
+	BORA_RULE_ACTION_ACCEPT = 2, /* On with the next base chain; behind the last one it is forwarded. */
+	BORA_RULE_ACTION_DROP = 3, /* It is dropped. */
+	BORA_RULE_ACTION_LINUX = 4, /* Linux decides. */
+	BORA_RULE_ACTION_JUMP = 5, /* On with another entry, and behind its chain with the next one. */
+	BORA_RULE_ACTION_GOTO = 6, /* On with another entry. */
+	BORA_RULE_ACTION_RETURN = 7, /* Behind the last jump; in a base chain its policy. */
 };
 
 enum bora_port_flags {
@@ -75,6 +93,12 @@ enum bora_xfrm {
 	BORA_XFRM_OUT_BLOCKED = 1 << 1, /* `ip xfrm policy setdefault out block`. */
 	BORA_XFRM_FORWARD_BLOCKED = 1 << 2, /* `ip xfrm policy setdefault fwd block`. */
 	BORA_XFRM_IN = 1 << 3, /* There are policies for what the router itself receives, or `ip xfrm policy setdefault in block`: they concern tunnels. */
+};
+
+enum bora_rule_base {
+	BORA_RULE_BASE_UNTRACKED = 1 << 0, /* Packets that conntrack has to see must not come here: Linux decides about them. */
+	BORA_RULE_BASE_ACCEPTS = 1 << 1, /* Its policy is to accept. */
+	BORA_RULE_BASE_ROUTED = 1 << 2, /* It is behind the route, so packets without one do not come here. */
 };
 
 /* One port. Written by the control side. */
@@ -129,6 +153,7 @@ enum bora_reason {
 	BORA_PUNT_BUDGET, /* dropped: The punt budget of its reason was used up, so it did not go to Linux. */
 	BORA_NO_OUTPUT, /* dropped: The output port has been removed, or Bora is stopping. */
 	BORA_TX_RING_FULL, /* dropped: The output's driver refused a frame of the express path: its ring was full. */
+	BORA_FIREWALL, /* dropped: A rule of Linux's nftables drops it, which Bora has read. */
 	BORA_REASONS,
 };
 #define BORA_FIRST_BUDGET BORA_MALFORMED

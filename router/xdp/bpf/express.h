@@ -384,6 +384,12 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, BORA_OUTPUT_DOWN);
 	if (output_holds(in, out, port))
 		return pass(count, BORA_GUARD);
+	if (has_rules(in, v6)) {
+		int said = rules_decide(p, v6, in, out->index);
+
+		if (said != RULES_FORWARD)
+			return said == RULES_DROP ? forbid(count) : pass(count, BORA_GUARD);
+	}
 	return leave(ctx, p, v6, in, count, &way, out, port, tags, false);
 }
 

@@ -25,6 +25,9 @@ volatile __u8 trusted_defragment[2];
  */
 volatile __u64 other_flowtable[2];
 
+/* Rules to follow where hooks are trusted: rules.h. Written by Bora (mmap) while none is. */
+volatile struct bora_rules rules[2];
+
 /* The process the lease belongs to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -230,6 +233,42 @@ struct {
 const volatile __u32 fib_node_pages;
 /* Whether it says what Linux would, IPv4 and IPv6; written by Bora (mmap). */
 volatile __u8 fib_valid[2];
+
+/* What rules.h reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BORA_RULE_PAGES);
+	__type(key, __u32);
+	__type(value, struct fib_page);
+} rule_pages SEC(".maps");
+
+/* The look-up of one packet, because there is no stack for it. */
+struct rule_work {
+	__u32 rows[BORA_RULE_FIELDS];
+	__u32 steps;
+	__u32 untracked;
+	__u32 depth; /* of the stack */
+	__u16 path[BORA_RULE_STEPS]; /* entries whose conditions it meets */
+	__u16 stack[BORA_RULE_DEPTH];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rule_work);
+} rule_works SEC(".maps");
+
+/* What rules count, by entry; those of IPv6 come behind those of IPv4. */
+struct rule_counter {
+	__u64 packets;
+	__u64 octets; /* from the IP header on */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2 * BORA_RULES);
+	__type(key, __u32);
+	__type(value, struct rule_counter);
+} rule_counters SEC(".maps");
 
 /* The bits of marks.h; the control side clears them. */
 struct {

@@ -39,6 +39,13 @@ static __noinline int pass_within_budget(struct bora_counters *count, __u32 reas
 	return XDP_PASS;
 }
 
+/* Drops a packet that a rule forbids. */
+static __always_inline int forbid(struct bora_counters *count)
+{
+	count->reasons[BORA_FIREWALL]++;
+	return XDP_DROP;
+}
+
 /* Passes a packet to Linux, within the budget of the reason if it has one. */
 static __always_inline int pass(struct bora_counters *count, __u32 reason)
 {

@@ -130,6 +130,8 @@ int survey(void *ctx)
 		     (xfrm_blocks(net, XFRM_OUT) ? BORA_XFRM_OUT_BLOCKED : 0) |
 		     (xfrm_blocks(net, XFRM_FORWARD) ? BORA_XFRM_FORWARD_BLOCKED : 0);
 	found.direct = bpf_rdonly_cast ? 1 : 0;
+	found.rules[0] = rules[0].base_count != 0;
+	found.rules[1] = rules[1].base_count != 0;
 	found.generation = ruleset_generation(net);
 	for (__u32 i = 0; i < BORA_MAX_INTERFACES; i++)
 		survey_port(i);

@@ -6,7 +6,7 @@ pub(crate) mod messages;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use bora_ruleset::{Question, Ruleset, Transit, request};
+use bora_ruleset::{Question, Ruleset, TableKey, Transit, request};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
 const NLM_F_REQUEST: u16 = 1;
@@ -73,8 +73,8 @@ fn dump(socket: &Socket, kind: u16, body: &[u8], mut each: impl FnMut(u16, &[u8]
     }
 }
 
-/// The ruleset of the calling thread's namespace.
-pub(crate) fn ruleset() -> Ruleset {
+/// The ruleset of the calling thread's namespace. `further`: with the elements of all sets.
+pub(crate) fn ruleset(further: bool) -> Ruleset {
     let mut socket = Socket::new(NETLINK_NETFILTER).unwrap();
     socket.bind(&SocketAddr::new(0, 0)).unwrap();
     let mut ruleset = Ruleset::default();
@@ -86,12 +86,16 @@ pub(crate) fn ruleset() -> Ruleset {
     for kind in request::ALL {
         read(kind, &request::all(), &mut ruleset);
     }
-    let wanted = ruleset.wanted_sets();
-    let bodies: Vec<_> = wanted
-        .map(|(table, set)| request::elements(table, set))
-        .collect();
-    for body in bodies {
+    let elements = |(table, set): (&TableKey, &str)| request::elements(table, set);
+    let wanted: Vec<_> = ruleset.wanted_sets().map(elements).collect();
+    for body in wanted {
         read(request::ELEMENTS, &body, &mut ruleset);
+    }
+    if further {
+        let wanted: Vec<_> = ruleset.further_sets().map(elements).collect();
+        for body in wanted {
+            read(request::ELEMENTS, &body, &mut ruleset);
+        }
     }
     ruleset
 }
@@ -99,7 +103,7 @@ pub(crate) fn ruleset() -> Ruleset {
 /// What the rules of the calling thread's namespace do.
 pub(crate) fn analysis(v6: bool) -> Transit {
     let local_first = true;
-    ruleset().analyse(Question { v6, local_first })
+    ruleset(false).analyse(Question { v6, local_first })
 }
 
 /// An analysis as text, for messages.

@@ -8,8 +8,8 @@ mod random;
 use std::time::{Duration, Instant};
 
 use bora_linux::netns;
-use bora_ruleset::{Answer, Transit};
-use network::{Flow, Network, Packet, exchange};
+use bora_ruleset::{Answer, Decision, Question, Transit};
+use network::{Flow, Network, Packet, exchange, values};
 
 /// How long rulesets are tried.
 const TIME: Duration = Duration::from_secs(20);
@@ -68,6 +68,73 @@ fn linux_does_what_the_analysis_says() {
     for count in [proved.alone, proved.unconditional, proved.constant] {
         assert!(count > 5, "{proved:?}");
     }
+}
+
+#[test]
+fn linux_decides_as_programs_do() {
+    if !common::is_root() {
+        return;
+    }
+    let seed = std::env::var("BORA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("BORA_SEED={seed}");
+    let network = Network::new();
+    let interfaces = network.interfaces();
+    let (mut forwarded, mut dropped, mut left, mut refused) = (0, 0, 0, 0);
+    let end = Instant::now() + TIME;
+    let mut random = fastrand::Rng::with_seed(seed);
+    while Instant::now() < end {
+        let rules = random::stateless(&mut random);
+        let loaded = netns::in_named(network.router(), || {
+            common::nft(&rules).map(|()| common::ruleset(true))
+        });
+        let Ok(mut ruleset) = loaded.unwrap() else {
+            refused += 1; // nft finds contradictions
+            continue;
+        };
+        // it looks at connections, but lets all packets pass
+        ruleset.tables.retain(|key, _| key.name != "track");
+        for (v6, flows) in [false, true].into_iter().zip(&network.flows) {
+            let question = Question {
+                v6,
+                local_first: true,
+            };
+            let tracked = ruleset.analyse(question).looks_at_conntrack;
+            let Ok(program) = ruleset.compile(v6, tracked, &interfaces) else {
+                left += 1;
+                continue;
+            };
+            let decide = |flow: &Flow, from| program.decide(&values(flow, from));
+            let all: Vec<&Flow> = flows.iter().collect();
+            let good = |_: &[Packet]| true;
+            let found = exchange(&all, &mut random, 2, good);
+            for (flow, found) in flows.iter().zip(&found) {
+                for (from, packets) in found.iter().enumerate() {
+                    let (decision, path) = decide(flow, from);
+                    let expected = match decision {
+                        Decision::Linux => continue,
+                        Decision::Forward => true,
+                        Decision::Drop(_) => false,
+                    };
+                    *(if expected {
+                        &mut forwarded
+                    } else {
+                        &mut dropped
+                    }) += 1;
+                    assert!(
+                        packets.iter().all(|packet| packet.arrived == expected),
+                        "BORA_SEED={seed}\n{rules}\n{flow} from {from}: {decision:?} by {path:?} of {program:#?}\n{packets:?}"
+                    );
+                }
+            }
+        }
+    }
+    eprintln!(
+        "{forwarded} forwarded, {dropped} dropped, {left} rulesets left to Linux, {refused} refused"
+    );
+    assert!(forwarded > 100 && dropped > 100);
 }
 
 /// Sends packets of all flows in both directions, and compares what arrives with what the analysis says.

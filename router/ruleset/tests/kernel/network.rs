@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bora_linux::netns::{self, Namespace};
+use bora_ruleset::{FIELDS, Interface};
 
 /// Rules that keep conntrack on, and do nothing else.
 const TRACK: &str = "table inet track { chain prerouting { type filter hook prerouting priority 300; ct state established counter; }; }";
@@ -112,6 +113,23 @@ impl Network {
             _hosts: hosts,
             flows,
         }
+    }
+
+    /// The router's interfaces; the number of each is that of its host.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        let interface = |number| {
+            let name = format!("r{number}");
+            let index = self
+                .router
+                .run(&format!("cat /sys/class/net/{name}/ifindex"));
+            let index = index.unwrap().trim().parse().unwrap();
+            Interface {
+                number,
+                index,
+                name,
+            }
+        };
+        (0..2).map(interface).collect()
     }
 
     /// The router's namespace.
@@ -233,4 +251,23 @@ impl fmt::Display for Flow {
             .collect();
         write!(f, "{addresses:?}, established {}", self.established)
     }
+}
+
+/// What the router sees of a packet from one end of a flow, in the order of [`bora_ruleset::Field::ALL`].
+pub(crate) fn values(flow: &Flow, from: usize) -> [u128; FIELDS] {
+    let [own, other] = [from, 1 - from].map(|end| flow.ends[end].local_addr().unwrap());
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    const UDP: u128 = 17;
+    [
+        number(own.ip()),
+        number(other.ip()),
+        UDP,
+        own.port().into(),
+        other.port().into(),
+        from as u128,
+        1 - from as u128,
+    ]
 }

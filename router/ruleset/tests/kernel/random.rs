@@ -167,14 +167,7 @@ fn rule(random: &mut Rng, family: &str, chain: usize) -> String {
         0 => MAPS[random.usize(0..MAPS.len())],
         _ => STATEMENTS[random.usize(0..STATEMENTS.len())],
     });
-    let text = words.join(" ");
-    if !text.contains("CHAIN") {
-        text + "\n"
-    } else if chain < CHAINS {
-        text.replace("CHAIN", &format!("c{}", random.usize(chain..CHAINS))) + "\n"
-    } else {
-        String::new()
-    }
+    led(random, &words.join(" "), chain)
 }
 
 fn condition(random: &mut Rng, family: &str) -> &'static str {
@@ -182,5 +175,154 @@ fn condition(random: &mut Rng, family: &str) -> &'static str {
         0 if family != "ip6" => MATCHES_V4[random.usize(0..MATCHES_V4.len())],
         1 if family != "ip" => MATCHES_V6[random.usize(0..MATCHES_V6.len())],
         _ => MATCHES[random.usize(0..MATCHES.len())],
+    }
+}
+
+/// Named sets of each table of [`stateless`].
+const SETS: &str = "set hosts4 { type ipv4_addr; elements = { 10.0.0.2, 10.0.0.9, 192.0.2.1 }; }
+set nets4 { type ipv4_addr; flags interval; elements = { 10.0.0.0-10.0.0.1, 10.0.0.2-10.0.0.7, 10.0.1.0/24, 192.0.2.0/24, 224.0.0.0/3 }; }
+set nets6 { type ipv6_addr; flags interval; elements = { 2001:db8::/32, fd00:0::/64, fd00:1::2-fd00:1::8, fe80::/10 }; }
+set empty4 { type ipv4_addr; flags interval; }
+set pairs4 { type ipv4_addr . inet_service; flags interval; elements = { 10.0.0.0/24 . 1000-1002, 10.0.1.2 . 1001 }; }
+set pairs6 { type ipv6_addr . inet_service; elements = { fd00:1::2 . 1001, fd00:0::2 . 1003 }; }
+set services { type inet_service; flags interval; elements = { 1001, 1003-1004, 65535 }; }
+map to { type inet_service : verdict; flags interval; elements = { 1000-1001 : accept, 1003 : drop, 1004-1005 : continue }; }
+";
+const STATELESS: [&str; 24] = [
+    "iifname \"r0\"",
+    "iifname \"r*\"",
+    "iifname != { \"r0\", \"lo\" }",
+    "iifname { \"r1\", \"r2\", \"d*\" }",
+    "iif \"r1\"",
+    "iif != \"r1\"",
+    "oifname \"r1\"",
+    "oif { \"r0\", \"lo\" }",
+    "udp dport 1000-1002",
+    "udp dport != 1003",
+    "udp sport < 1002",
+    "udp sport >= 1004",
+    "udp dport @services",
+    "udp dport != @services",
+    "udp sport { 1001, 1003 }",
+    "th dport != { 1000-1002, 1005 }",
+    "meta l4proto { tcp, icmp }",
+    "meta l4proto != udp",
+    "@th,0,8 3",
+    "@th,16,12 62",
+    "udp length > 700",
+    "meta mark 0",
+    "meta nfproto ipv4",
+    "iifname . udp dport { \"r0\" . 1000-1002, \"r1\" . 1001 }",
+];
+const STATELESS_V4: [&str; 12] = [
+    "ip saddr 10.0.0.2",
+    "ip daddr != 10.0.0.0/24",
+    "ip saddr 10.0.0.0/31",
+    "ip saddr & 255.255.255.254 == 10.0.1.2",
+    "ip daddr 10.0.0.1-10.0.0.200",
+    "ip saddr @hosts4",
+    "ip daddr != @hosts4",
+    "ip saddr @nets4",
+    "ip daddr != @nets4",
+    "ip saddr @empty4",
+    "ip saddr . udp dport @pairs4",
+    "ip saddr . ip daddr { 10.0.0.2 . 10.0.1.2, 10.0.0.0/8 . 192.0.2.0/24 }",
+];
+const STATELESS_V6: [&str; 8] = [
+    "ip6 saddr fd00:0::2",
+    "ip6 daddr != fd00:0::/63",
+    "ip6 saddr fd00:1::/65",
+    "ip6 saddr @nets6",
+    "ip6 daddr != @nets6",
+    "ip6 daddr . udp dport @pairs6",
+    "ip6 nexthdr udp",
+    "ip6 nexthdr { tcp, icmpv6 }",
+];
+const STATELESS_ENDS: [&str; 22] = [
+    "accept",
+    "accept",
+    "counter accept",
+    "drop",
+    "counter drop",
+    "return",
+    "counter",
+    "jump CHAIN",
+    "counter jump CHAIN",
+    "jump CHAIN",
+    "goto CHAIN",
+    "notrack",
+    "notrack counter accept",
+    "reject",
+    "limit rate 1/minute burst 2 packets accept",
+    "udp dport vmap @to",
+    "udp dport vmap { 1000-1002 : drop, 1003 : accept }",
+    "udp dport vmap { 1000 : drop, 1001 : jump CHAIN, 1002 : goto CHAIN }",
+    "iifname vmap { \"r0\" : jump CHAIN, \"r1\" : accept, \"lo\" : drop }",
+    "meta l4proto . udp dport vmap { udp . 1001 : drop, tcp . 1002 : drop }",
+    "ct state vmap { untracked : accept, invalid : drop }",
+    "ct state established accept",
+];
+
+/// A ruleset in place of the last one, of which most can be decided without connections.
+pub(crate) fn stateless(random: &mut Rng) -> String {
+    let mut text = String::new();
+    for table in 0..2 {
+        for family in ["inet", "ip", "ip6"] {
+            text += &format!("table {family} t{table}\ndelete table {family} t{table}\n");
+        }
+    }
+    let family = ["inet", "inet", "ip", "ip6"][random.usize(0..4)];
+    text += &format!("table {family} t0 {{\n{SETS}");
+    // connections matter to some rulesets only
+    let ends = STATELESS_ENDS.len() - 2 * random.usize(0..2);
+    let most = random.usize(1..7);
+    let rules = |random: &mut Rng, chain: usize| -> String {
+        (0..random.usize(0..=most))
+            .map(|_| stateless_rule(random, family, chain, ends))
+            .collect()
+    };
+    for chain in (0..CHAINS).rev() {
+        text += &format!("chain c{chain} {{\n{}}}\n", rules(random, chain + 1));
+    }
+    for (hook, priorities) in [
+        ("prerouting", &[-300i32, -150][..]),
+        ("forward", &[-10, 0]),
+        ("postrouting", &[0]),
+    ] {
+        for priority in priorities {
+            if random.bool() {
+                continue;
+            }
+            let policy = ["accept", "accept", "drop"][random.usize(0..3)];
+            text += &format!(
+                "chain {hook}{} {{\ntype filter hook {hook} priority {priority}; policy {policy};\n{}}}\n",
+                priority.unsigned_abs(),
+                rules(random, 0)
+            );
+        }
+    }
+    text + "}\n"
+}
+
+fn stateless_rule(random: &mut Rng, family: &str, chain: usize, ends: usize) -> String {
+    let mut words: Vec<&str> = (0..random.usize(0..3))
+        .map(|_| match random.usize(0..5) {
+            0 | 1 if family != "ip6" => STATELESS_V4[random.usize(0..STATELESS_V4.len())],
+            2 if family != "ip" => STATELESS_V6[random.usize(0..STATELESS_V6.len())],
+            _ => STATELESS[random.usize(0..STATELESS.len())],
+        })
+        .collect();
+    words.push(STATELESS_ENDS[random.usize(0..ends)]);
+    led(random, &words.join(" "), chain)
+}
+
+/// Leads a rule that jumps to one of the chains from `chain` on; nothing if there is none.
+fn led(random: &mut Rng, text: &str, chain: usize) -> String {
+    if !text.contains("CHAIN") {
+        format!("{text}\n")
+    } else if chain < CHAINS {
+        text.replace("CHAIN", &format!("c{}", random.usize(chain..CHAINS))) + "\n"
+    } else {
+        String::new()
     }
 }
