@@ -119,7 +119,7 @@ impl Ruleset {
     }
 
     /// Tables that are in force for an IP version.
-    fn active(&self, v6: bool) -> impl Iterator<Item = (&TableKey, &Table)> {
+    pub(crate) fn active(&self, v6: bool) -> impl Iterator<Item = (&TableKey, &Table)> {
         let tables = self.tables.iter();
         tables.filter(move |(key, table)| !table.dormant && key.family.sees(v6))
     }

@@ -83,15 +83,18 @@ pub struct Survey {
     pub xfrm_forward_blocked: bool,
     /// There are IPsec policies for what the router itself receives, or `ip xfrm policy setdefault in block` is in force.
     pub xfrm_in: bool,
+    /// The program follows rules where it trusts hooks, IPv4 and IPv6.
+    pub rules: [bool; 2],
     /// The kernel lets the program read its structures without a helper's call (Linux 6.2).
     pub direct: bool,
 }
 
 impl Survey {
-    /// Whether Linux has a say in everything of an IP version that is forwarded.
+    /// Whether Linux has a say in everything of an IP version that is forwarded, unless the program looks at it.
     pub fn holds(&self, v6: bool) -> bool {
         let xfrm = self.xfrm_policies || self.xfrm_out_blocked || self.xfrm_forward_blocked;
-        self.failed || xfrm || self.hooks[usize::from(v6)].iter().any(|hook| hook.holds)
+        let hooks = &self.hooks[usize::from(v6)];
+        self.failed || xfrm || self.rules[usize::from(v6)] || hooks.iter().any(|hook| hook.holds)
     }
 
     /// Whether something looks at what leaves by any port.
@@ -114,6 +117,7 @@ impl Survey {
             xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
             xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,
             xfrm_in: found.xfrm & contract::XFRM_IN != 0,
+            rules: found.rules.map(|follows| follows != 0),
             direct: found.direct != 0,
         }
     }

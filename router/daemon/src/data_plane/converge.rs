@@ -5,6 +5,7 @@ use std::mem;
 
 use anyhow::Context;
 use bora_mirror::{Changes, HashPolicy};
+use bora_ruleset::Interface;
 use bora_worker::{Intake, Tables};
 
 use super::{DataPlane, counted_of_device, names};
@@ -62,7 +63,7 @@ impl DataPlane {
     /// Looks at what Linux sends no events for; returns whether ports or devices may be other than they were.
     pub(super) fn look(&mut self, config: &File) -> bool {
         self.ask_drivers();
-        let hooks_differ = self.express.look_at_hooks(self.mirror.guard());
+        let hooks_differ = self.look_at_hooks();
         let hooks = self.express.hooks();
         let differs = |port: &Port| {
             let wanted = port.wanted(&self.mirror, config, hooks);
@@ -75,13 +76,28 @@ impl DataPlane {
             || !self.old_rules.is_empty()
     }
 
+    fn look_at_hooks(&mut self) -> bool {
+        let links = self.mirror.links().values();
+        let index: BTreeMap<&str, u32> = links.map(|it| (it.name.as_str(), it.index)).collect();
+        let interfaces = names(&self.ports, &self.devices).into_iter();
+        let interfaces = interfaces.filter_map(|(id, name)| {
+            Some(Interface {
+                number: id.0.into(),
+                index: *index.get(name)?,
+                name: name.into(),
+            })
+        });
+        let interfaces = interfaces.collect();
+        self.express.look_at_hooks(self.mirror.guard(), interfaces)
+    }
+
     fn agree_on_ports(&mut self, config: &File) -> anyhow::Result<bool> {
         let mut changed = false;
         for port in self.ports.iter().filter(|port| port.told.is_none()) {
             self.express.program.find_device(port.id.0, port.ifindex)?;
         }
         for _ in 0..MOST_LOOKS {
-            self.express.look_at_hooks(self.mirror.guard());
+            self.look_at_hooks();
             self.settle_ports(config);
             let devices = self.settle_devices();
             self.settle_policy();

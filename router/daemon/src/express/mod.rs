@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_mirror::{GuardReport, Mirror, ReasonKind};
+use bora_ruleset::{Interface, Place};
 use bora_xdp::{Counters, Lease, Program, ProgramError, Trust};
 
 use crate::devices::Stations;
 use crate::express::tables::ProgramTables;
+use crate::guard::followed_rules::{Counted, FollowedRules};
 use crate::guard::hooks::Hooks;
 
 /// The loaded program and its state.
@@ -22,6 +24,7 @@ pub(crate) struct Express {
     hooks: Hooks,
     /// The hooks that the program trusts.
     trust: Trust,
+    rules: FollowedRules,
     /// Whether it may go by Bora's FIB, IPv4 and IPv6.
     fib_valid: [bool; 2],
     /// What the program knows of bridges.
@@ -49,6 +52,7 @@ impl Express {
             tables: ProgramTables::default(),
             hooks: Hooks::default(),
             trust: Trust::default(),
+            rules: FollowedRules::default(),
             fib_valid: [false; 2],
             stations: Stations::new(),
             counted: RefCell::default(),
@@ -177,17 +181,41 @@ impl Express {
         self.tables.lacks()
     }
 
-    /// Looks at Linux's hooks again, and forwards flows from when the ruleset has a flowtable.
-    pub(crate) fn look_at_hooks(&mut self, guard: &GuardReport) -> bool {
+    /// Looks at Linux's hooks again, follows rules that need no connection, and forwards flows from when the ruleset has a
+    /// flowtable. `interfaces`: those that rules may name.
+    pub(crate) fn look_at_hooks(
+        &mut self,
+        guard: &GuardReport,
+        interfaces: Vec<Interface>,
+    ) -> bool {
         self.program.want_flows(!guard.flowtables.is_empty());
+        let counted = |v6, entry| counted(&self.program, v6, entry);
+        if self.rules.compile(guard, interfaces, counted) {
+            self.trust = Trust::default();
+            if let Err(error) = self.program.follow(self.rules.pages()) {
+                log::warn!("the program cannot follow nftables' rules: {error}");
+                self.rules.refused(error.to_string());
+            }
+        }
         let changed = self.hooks.update(&self.program);
-        let trust = self.hooks.trusted(guard);
+        let trust = self.hooks.trusted(guard, &self.rules);
         if trust == self.trust {
             return changed;
         }
         self.program.trust(&trust);
         self.trust = trust;
         self.hooks.update(&self.program) || changed
+    }
+
+    /// The rules of nftables that the program follows.
+    pub(crate) fn rules(&self) -> &FollowedRules {
+        &self.rules
+    }
+
+    /// What these rules have counted.
+    pub(crate) fn rule_counters(&self) -> BTreeMap<Place, Counted> {
+        self.rules
+            .totals(|v6, entry| counted(&self.program, v6, entry))
     }
 
     /// What the last look found.
@@ -226,6 +254,17 @@ impl Express {
                 );
                 known.get(&port).cloned().unwrap_or_default()
             }
+        }
+    }
+}
+
+/// What an entry of the rules that the program follows has counted; nothing where that cannot be read.
+fn counted(program: &Program, v6: bool, entry: usize) -> Counted {
+    match program.rule_counter(v6, entry) {
+        Ok((packets, octets)) => Counted { packets, octets },
+        Err(error) => {
+            log::warn!("what a rule of nftables has counted: {error}");
+            Counted::default()
         }
     }
 }

@@ -189,6 +189,7 @@ mod tests {
                 generation: 1,
                 edition: 1,
                 transit: [transit.clone(), transit],
+                ..Firewall::default()
             }),
             ..GuardReport::default()
         }

@@ -1,9 +1,10 @@
-//! Which of Linux's hooks leave transit alone, because their rules do.
+//! Which of Linux's hooks leave transit alone, because their rules do, or because the program follows these rules.
 
 use bora_mirror::{Firewall, GuardReport};
-use bora_ruleset::Hook as Place;
+use bora_ruleset::{Hook as Place, Transit};
 use bora_xdp::{HOOKS, Hook, HookIdentity, Trust};
 
+use super::followed_rules::FollowedRules;
 use super::hooks::Hooks;
 
 /// The hooks in the order of [`bora_xdp::HOOKS`].
@@ -42,21 +43,24 @@ fn function(name: &str) -> Option<Function> {
 
 impl Hooks {
     /// The hooks that the program may trust.
-    pub(crate) fn trusted(&self, report: &GuardReport) -> Trust {
+    pub(crate) fn trusted(&self, report: &GuardReport, followed: &FollowedRules) -> Trust {
         match &report.firewall {
-            Some(rules) if self.survey.generation == Some(rules.generation) => self.trust_in(rules),
+            Some(rules) if self.survey.generation == Some(rules.generation) => {
+                self.trust_in(rules, followed)
+            }
             _ => Trust::default(),
         }
     }
 
-    fn trust_in(&self, rules: &Firewall) -> Trust {
+    fn trust_in(&self, rules: &Firewall, followed: &FollowedRules) -> Trust {
         let mut trust = Trust {
             generation: rules.generation,
             ..Trust::default()
         };
         for (v6, hooks) in self.survey.hooks.iter().enumerate() {
             for (at, hook) in hooks.iter().enumerate() {
-                if self.leaves_alone(hook, PLACES[at], rules, v6) {
+                let followed = followed.has(v6 == 1);
+                if self.leaves_alone(hook, PLACES[at], &rules.transit[v6], followed) {
                     trust.hooks[v6][at] = hook.identity;
                     trust.defragment[v6] |= self.defragments(hook);
                 }
@@ -72,17 +76,21 @@ impl Hooks {
         trust
     }
 
-    fn leaves_alone(&self, hook: &Hook, place: Place, rules: &Firewall, v6: usize) -> bool {
-        let transit = &rules.transit[v6];
+    /// `followed`: the program follows all rules of the IP version.
+    fn leaves_alone(&self, hook: &Hook, place: Place, transit: &Transit, followed: bool) -> bool {
         let all = hook.count as usize == hook.functions.len();
         let known = |&address: &u64| match function(&self.name(address)) {
             Some(Function::Chains) => {
                 let mut chains = transit.chains.iter().filter(|chain| chain.hook == place);
-                chains.all(|chain| chain.leaves_alone)
+                followed || chains.all(|chain| chain.leaves_alone)
             }
-            Some(Function::Defragments | Function::Tracks) => !transit.looks_at_conntrack,
+            // of packets that conntrack has not seen, nothing is translated
+            Some(Function::Translates) => followed,
+            Some(Function::Defragments | Function::Tracks) => {
+                followed || !transit.looks_at_conntrack
+            }
             Some(Function::Nothing) => true,
-            Some(Function::Translates | Function::LegacyChains) | None => false,
+            Some(Function::LegacyChains) | None => false,
         };
         hook.identity.sum != 0 && all && hook.functions.iter().all(known)
     }

@@ -1,9 +1,10 @@
 //! What netfilter's rules do with transit.
 
 use std::io;
+use std::sync::Arc;
 
 use bora_linux::iptables;
-use bora_ruleset::{Question, Ruleset, Transit, request};
+use bora_ruleset::{Question, Ruleset, TableKey, Transit, request};
 
 use crate::attribute::attributes;
 use crate::error::KernelError;
@@ -19,7 +20,7 @@ const NFT_GETGEN: u16 = (10 << 8) | 16;
 const NFTA_GEN_ID: u16 = 1;
 
 /// What netfilter's rules do with transit, and which rules these are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firewall {
     /// The generation of the ruleset that was read (`NFTA_GEN_ID`), or an older one if it changed meanwhile.
     pub generation: u32,
@@ -27,6 +28,10 @@ pub struct Firewall {
     pub edition: u64,
     /// What they do with packets of IPv4 and of IPv6.
     pub transit: [Transit; 2],
+    /// Whether the rules may be compiled ([`Ruleset::compile`]), IPv4 and IPv6.
+    pub compiles: [bool; 2],
+    /// The rules, with the elements of all sets if they may be compiled.
+    pub ruleset: Arc<Ruleset>,
 }
 
 /// Reads netfilter's rules, and analyses those that it has not read before.
@@ -36,6 +41,9 @@ pub(super) struct Rules {
     local_first: [bool; 2],
     edition: u64,
     transit: [Transit; 2],
+    compiles: [bool; 2],
+    /// The edition whose sets were all read, and the rules with them.
+    complete: (u64, Arc<Ruleset>),
 }
 
 impl Rules {
@@ -50,21 +58,42 @@ impl Rules {
         new_elements: bool,
     ) -> Option<Firewall> {
         let local_first = [false, true].map(|v6| world.asks_local_first(v6));
-        match ruleset(socket, own, legacy) {
-            Ok(Some((generation, ruleset))) => {
-                self.take(ruleset, local_first, new_elements);
-                Some(Firewall {
-                    generation,
-                    edition: self.edition,
-                    transit: self.transit.clone(),
-                })
-            }
-            Ok(None) => None,
+        match self.read_all(socket, own, legacy, local_first, new_elements) {
+            Ok(firewall) => firewall,
             Err(error) => {
                 log::debug!("netfilter's rules are not known: {error}");
                 None
             }
         }
+    }
+
+    fn read_all(
+        &mut self,
+        socket: &mut Netlink,
+        own: &OwnTable,
+        legacy: &[String; 2],
+        local_first: [bool; 2],
+        new_elements: bool,
+    ) -> Result<Option<Firewall>, KernelError> {
+        let Some((generation, ruleset)) = ruleset(socket, own, legacy)? else {
+            return Ok(None);
+        };
+        self.take(ruleset, local_first, new_elements);
+        if self.complete.0 != self.edition {
+            let mut ruleset = self.ruleset.clone();
+            let further = |it: &Ruleset| bodies(it.further_sets());
+            if self.compiles != [false; 2] && !elements(socket, &mut ruleset, further)? {
+                return Ok(None);
+            }
+            self.complete = (self.edition, Arc::new(ruleset));
+        }
+        Ok(Some(Firewall {
+            generation,
+            edition: self.edition,
+            transit: self.transit.clone(),
+            compiles: self.compiles,
+            ruleset: Arc::clone(&self.complete.1),
+        }))
     }
 
     fn take(&mut self, ruleset: Ruleset, local_first: [bool; 2], new_elements: bool) {
@@ -76,6 +105,10 @@ impl Rules {
         self.transit = [false, true].map(|v6| {
             let local_first = local_first[usize::from(v6)];
             ruleset.analyse(Question { v6, local_first })
+        });
+        self.compiles = [false, true].map(|v6| {
+            let at = usize::from(v6);
+            local_first[at] && ruleset.is_worth_compiling(v6, &self.transit[at])
         });
         (self.ruleset, self.local_first) = (ruleset, local_first);
     }
@@ -102,14 +135,8 @@ fn ruleset(
     ruleset
         .tables
         .retain(|key, _| !own.is(key.family, &key.name));
-    let wanted = ruleset.wanted_sets();
-    let wanted: Vec<_> = wanted
-        .map(|(table, set)| request::elements(table, set))
-        .collect();
-    for body in wanted {
-        if !dump(socket, request::ELEMENTS, &body, &mut ruleset)? {
-            return Ok(None);
-        }
+    if !elements(socket, &mut ruleset, |it| bodies(it.wanted_sets()))? {
+        return Ok(None);
     }
     for (v6, names) in [false, true].into_iter().zip(legacy) {
         for name in names.split_whitespace() {
@@ -117,6 +144,26 @@ fn ruleset(
         }
     }
     Ok(Some((generation, ruleset)))
+}
+
+/// Requests for the elements of sets.
+fn bodies<'a>(sets: impl Iterator<Item = (&'a TableKey, &'a str)>) -> Vec<Vec<u8>> {
+    sets.map(|(table, set)| request::elements(table, set))
+        .collect()
+}
+
+/// Reads the elements of some sets; `false` if changes interrupted it.
+fn elements(
+    socket: &mut Netlink,
+    ruleset: &mut Ruleset,
+    wanted: impl Fn(&Ruleset) -> Vec<Vec<u8>>,
+) -> Result<bool, KernelError> {
+    for body in wanted(ruleset) {
+        if !dump(socket, request::ELEMENTS, &body, ruleset)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Adds a table of legacy iptables.

@@ -16,7 +16,7 @@ pub use ranges::Ranges;
 
 use crate::expression::{Expression, Verdict};
 use crate::model::{Base, Hook, Kind, Ruleset, Table};
-use crate::report::Place;
+use crate::report::{Place, Transit};
 use crate::transit::Stop;
 use rule::{Part, What};
 
@@ -143,6 +143,16 @@ struct Context<'a> {
 }
 
 impl Ruleset {
+    /// Whether a program may say more than what is known of all chains: they do not leave all transit alone, and need no
+    /// connections, or rules keep conntrack off.
+    pub fn is_worth_compiling(&self, v6: bool, transit: &Transit) -> bool {
+        let legacy = self.tables.keys().any(|key| key.legacy);
+        let mut tables = self.active(v6).map(|(_, table)| table);
+        !legacy
+            && !transit.chains.iter().all(|chain| chain.leaves_alone)
+            && (!transit.looks_at_conntrack || tables.any(has_notrack))
+    }
+
     /// Compiles the rules for packets in transit: unicast, between two of these interfaces, without a mark, without IPv4 options or
     /// extension headers of IPv6. `tracked`: rules look at connections or translate addresses.
     ///

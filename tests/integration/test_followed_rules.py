@@ -1,0 +1,56 @@
+"""Rules of nftables that need no connection: Bora follows them itself, and forwards and drops what Linux would."""
+
+import time
+
+import pytest
+
+from test_guard import ALLOWED, FORBIDDEN, guarded, passes, shell  # noqa: F401
+
+FOLLOW_SECONDS = 30  # Bora reads the rules again after ten times what a look took
+# An edge of a network: bogons, services that are closed, a chain for what comes from one side, and a rule that only Linux can follow.
+EDGE = """nft 'table inet edge {
+    set bogons4 { type ipv4_addr; flags interval; elements = { 0.0.0.0/8, 100.64.0.0/10, 192.0.2.0/24, 240.0.0.0/4 }; }
+    set bogons6 { type ipv6_addr; flags interval; elements = { 3fff::/20, 5f00::/16 }; }
+    chain in { type filter hook input priority 0; policy drop; ct state established,related accept; udp dport 179 accept; }
+    chain raw { type filter hook prerouting priority raw; ip saddr @bogons4 counter drop; ip6 saddr @bogons6 counter drop; }
+    chain services { udp dport { 4440-4448, 11211 } counter drop; udp dport 6666 limit rate 1000/second accept; }
+    chain forward { type filter hook forward priority 0; policy drop; iifname "r0" jump services; iifname { "r0", "r1", "r2" } counter accept; }
+}'"""
+
+
+def wait_for_bora(net):
+    """Until Bora itself forwards what is allowed and drops what is not; nothing forbidden passes before.
+
+    The engine leaves to Linux what the forward chain drops, because a packet without a route does not come there."""
+    wanted = 20 if net.path == "engine" else 40
+    deadline = time.monotonic() + FOLLOW_SECONDS
+    for family in (4, 6):
+        before, now = 0, 0
+        while now - before < wanted:
+            assert time.monotonic() < deadline, (net.bora.show("drops"), net.bora.show("sync"))
+            before = decided(net)
+            assert passes(net, family, ALLOWED) == 20
+            assert passes(net, family, FORBIDDEN) == 0
+            now = decided(net)
+
+
+def decided(net):
+    """Packets that Bora has forwarded, or dropped by rules."""
+    totals = net.bora.totals()
+    return totals["sent"] + totals["drops"].get("firewall", 0)
+
+
+@pytest.fixture
+def edge(guarded):  # noqa: F811
+    shell(guarded, EDGE)
+    yield guarded
+    shell(guarded, "nft delete table inet edge")
+
+
+def test_bora_follows_rules_that_need_no_connection(edge):
+    wait_for_bora(edge)
+    for _ in range(3):
+        shell(edge, "nft add rule inet edge services udp dport 5555 drop")
+        assert passes(edge, 4, ALLOWED) == passes(edge, 6, ALLOWED) == 0, "at once"
+        shell(edge, "nft flush chain inet edge services; nft add rule inet edge services udp dport 4444 drop")
+        wait_for_bora(edge)
