@@ -1,8 +1,10 @@
 """Rules of nftables that need no connection: Bora follows them itself, and forwards and drops what Linux would."""
 
+import json
 import time
 
 import pytest
+from lib.packets import udp4
 
 from test_guard import ALLOWED, FORBIDDEN, guarded, passes, shell  # noqa: F401
 
@@ -54,3 +56,38 @@ def test_bora_follows_rules_that_need_no_connection(edge):
         assert passes(edge, 4, ALLOWED) == passes(edge, 6, ALLOWED) == 0, "at once"
         shell(edge, "nft flush chain inet edge services; nft add rule inet edge services udp dport 4444 drop")
         wait_for_bora(edge)
+
+
+def counted(net):
+    """What rules of nftables have counted in Bora and in Linux together, by chain and handle: packets and octets."""
+    total = {}
+    for rule in net.bora.show("rules"):
+        assert rule["of"] == "nftables"
+        total[rule["name"].split()[-1], rule["number"]] = [rule["packets"], rule["octets"]]
+    text = shell(net, "nft -j list table inet edge").stdout
+    for rule in (one["rule"] for one in json.loads(text)["nftables"] if "rule" in one):
+        for part in rule["expr"]:
+            if "counter" in part:
+                both = total.setdefault((rule["chain"], rule["handle"]), [0, 0])
+                both[0] += part["counter"]["packets"]
+                both[1] += part["counter"]["bytes"]
+    return total
+
+
+def test_no_packet_is_counted_twice_or_not_at_all(edge):
+    wait_for_bora(edge)
+    before = counted(edge)
+    octets = len(udp4(edge.behind4(0), edge.behind4(1), dport=ALLOWED))
+    assert passes(edge, 4, ALLOWED) == 20 and passes(edge, 4, FORBIDDEN) == 0
+    after = counted(edge)
+    more = {place: [now - then for now, then in zip(after[place], before[place])] for place in after}
+    grown = {place: (packets, octets) for place, (packets, octets) in more.items() if packets}
+    assert sorted(grown.values()) == [(20, 20 * octets)] * 2, (more, edge.bora.show("rules"))
+
+
+def test_what_bora_follows_is_told(edge):
+    wait_for_bora(edge)
+    lines = edge.bora.show("sync")["rules"]
+    assert any("IPv6: Bora follows nftables' rules itself" in line for line in lines), lines
+    assert any("rule 2 of chain inet edge services" in line and "limit" in line for line in lines), lines
+    assert edge.bora.show("sync")["flows"]["lines"] == [], "nothing keeps packets with Linux"

@@ -159,16 +159,18 @@ impl fmt::Display for Hook {
 }
 
 /// `inet fw4 forward`, or `iptables filter FORWARD` if it is legacy.
-fn chain(
-    f: &mut fmt::Formatter<'_>,
-    (family, legacy): (Family, bool),
-    table: &str,
-    name: &str,
-) -> fmt::Result {
+fn title((family, legacy): (Family, bool), table: &str, name: &str) -> String {
     match (legacy, family) {
-        (true, Family::Ip6) => write!(f, "ip6tables {table} {name}"),
-        (true, _) => write!(f, "iptables {table} {name}"),
-        (false, _) => write!(f, "{family} {table} {name}"),
+        (true, Family::Ip6) => format!("ip6tables {table} {name}"),
+        (true, _) => format!("iptables {table} {name}"),
+        (false, _) => format!("{family} {table} {name}"),
+    }
+}
+
+impl Place {
+    /// Its chain: `inet fw4 forward`, or `iptables filter FORWARD` if it is legacy.
+    pub fn chain_title(&self) -> String {
+        title((self.family, self.legacy), &self.table, &self.chain)
     }
 }
 
@@ -178,9 +180,7 @@ impl fmt::Display for Place {
         if let Some((number, _)) = self.rule {
             write!(f, "rule {number} of ")?;
         }
-        f.write_str("chain ")?;
-        chain(f, (self.family, self.legacy), &self.table, &self.chain)?;
-        write!(f, " ({})", self.text)
+        write!(f, "chain {} ({})", self.chain_title(), self.text)
     }
 }
 
@@ -194,9 +194,12 @@ impl fmt::Display for Obstacle {
 impl fmt::Display for ChainReport {
     /// `chain inet fw4 forward (hook forward, priority 0)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("chain ")?;
-        chain(f, (self.family, self.legacy), &self.table, &self.name)?;
-        write!(f, " (hook {}, priority {}", self.hook, self.priority)?;
+        let title = title((self.family, self.legacy), &self.table, &self.name);
+        write!(
+            f,
+            "chain {title} (hook {}, priority {}",
+            self.hook, self.priority
+        )?;
         if !self.devices.is_empty() {
             write!(f, ", devices {}", self.devices.join(", "))?;
         }

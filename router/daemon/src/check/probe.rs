@@ -5,11 +5,12 @@ use std::fs::File;
 use anyhow::bail;
 use bora_fib::PortId;
 use bora_linux::interface::Interface;
-use bora_mirror::{Mirror, MirrorConfig, Reason};
+use bora_mirror::{Mirror, MirrorConfig, Reason, ReasonKind};
 use bora_xdp::{Attachment, Program, XdpQuery, query};
 
 use crate::config::{FibSection, File as Config, FlowChoice, PortSection};
 use crate::engine;
+use crate::express::Express;
 use crate::guard::flowtables::Flows;
 use crate::guard::hooks::Hooks;
 use crate::guard::own_flows::Decision;
@@ -34,18 +35,25 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
     let (writer, _) = bora_fib::new(Config::default().fib.config())?;
     let mirror = Mirror::open(MirrorConfig::default(), writer)?;
     let guard = mirror.guard();
-    let (mut program, mut hooks) = (None, Hooks::default());
+    let mut express = None;
     if guard.has_chains(false) || guard.has_chains(true) {
-        let loaded = program.insert(Program::load(RuntimeDir::here()?.netns, 0)?);
-        loaded.want_flows(!guard.flowtables.is_empty());
-        hooks.update(loaded);
+        let loaded = express.insert(Express::load(RuntimeDir::here()?.netns, 0, 0)?);
+        loaded.look_at_hooks(guard, interfaces(&mirror, ports));
     }
-    let forwards = program.as_ref().and_then(Program::forwards_flows);
+    let none = Hooks::default();
+    let hooks = express.as_ref().map_or(&none, Express::hooks);
+    let program = express.as_ref().map(|express| &express.program);
+    let forwards = program.and_then(Program::forwards_flows);
     let devices = ports.iter().map(|&port| port.to_owned()).collect();
-    let own = Decision::new(guard, &hooks, FlowChoice::default(), devices);
-    let families = [("IPv4", &guard.v4), ("IPv6", &guard.v6)];
-    let held = |(family, reasons): (&str, &Vec<Reason>)| -> Vec<String> {
+    let own = Decision::new(guard, hooks, FlowChoice::default(), devices);
+    let by_chains = hooks.held_by_chains(guard);
+    let families = [
+        ("IPv4", &guard.v4, by_chains[0]),
+        ("IPv6", &guard.v6, by_chains[1]),
+    ];
+    let held = |(family, reasons, by_chains): (&str, &Vec<Reason>, bool)| -> Vec<String> {
         let lines = reasons.iter();
+        let lines = lines.filter(|reason| by_chains || reason.kind != ReasonKind::Netfilter);
         lines
             .map(|reason| format!("{family} goes to Linux: {}", reason.text))
             .collect()
@@ -58,8 +66,22 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
             lines.push(shaper(&link.name, kind));
         }
     }
-    lines.extend(Flows::new(guard, ports, forwards, &own).lines);
+    lines.extend(express.iter().flat_map(|express| express.rules().told()));
+    lines.extend(Flows::new(guard, by_chains, ports, forwards, &own).lines);
     Ok(lines)
+}
+
+/// These interfaces as rules may name them; their numbers are those of ports.
+fn interfaces(mirror: &Mirror, ports: &[&str]) -> Vec<bora_ruleset::Interface> {
+    let links = mirror.links().values();
+    let wanted = links.filter(|link| ports.contains(&link.name.as_str()));
+    let numbered = (0..).zip(wanted);
+    let interface = numbered.map(|(number, link)| bora_ruleset::Interface {
+        number,
+        index: link.index,
+        name: link.name.clone(),
+    });
+    interface.collect()
 }
 
 /// What an interface would be as a port.

@@ -185,7 +185,9 @@ impl DataPlane {
     pub(crate) fn flows(&self) -> Flows {
         let ports: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
         let forwards = self.express.program.forwards_flows();
-        Flows::new(self.mirror.guard(), &ports, forwards, &self.own_flows)
+        let guard = self.mirror.guard();
+        let held = self.express.hooks().held_by_chains(guard);
+        Flows::new(guard, held, &ports, forwards, &self.own_flows)
     }
 
     /// What both tiers have sent and handed to Linux.

@@ -22,11 +22,12 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// `forwards`: whether the program does it, or why not; `None` if it has not been tried. `ports`: names
-    /// of the interfaces. `own`: whether Bora offers a flowtable.
+    /// `held`: whether chains hold IPv4 and IPv6 back. `forwards`: whether the program does it, or why not; `None` if it has not been
+    /// tried. `ports`: names of the interfaces. `own`: whether Bora offers a flowtable.
     #[expect(clippy::disallowed_methods, reason = "the error is shown as `why_not`")]
     pub(crate) fn new(
         guard: &GuardReport,
+        held: [bool; 2],
         ports: &[&str],
         forwards: Option<&Result<(), String>>,
         own: &Decision,
@@ -41,7 +42,7 @@ impl Flows {
         lines.extend(refused.map(|why| format!("Bora offers no flowtable of its own: {why}")));
         let is_offered = own.wanted.is_some() || guard.flowtables.iter().any(|table| table.own);
         if !is_offered {
-            lines.extend(advice(guard, ports, why_not.as_deref()));
+            lines.extend(advice(guard, held, ports, why_not.as_deref()));
         }
         Self {
             forwards: forwards.map(Result::is_ok),
@@ -63,9 +64,14 @@ fn state(table: &Flowtable, forwards: bool) -> String {
 }
 
 /// What keeps packets that only pass nftables with Linux, one line each.
-fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<String> {
+fn advice(
+    guard: &GuardReport,
+    held: [bool; 2],
+    ports: &[&str],
+    why_not: Option<&str>,
+) -> Vec<String> {
     let mut lines = Vec::new();
-    if !guard.has_chains(false) && !guard.has_chains(true) {
+    if held == [false; 2] {
         return lines;
     }
     if let Some(why) = why_not {
@@ -79,8 +85,7 @@ fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<Str
         ));
         lines.push(NOT_ALL.into());
     }
-    for (number, family) in [("4", "ip"), ("6", "ip6")] {
-        let held = guard.has_chains(family == "ip6");
+    for ((number, family), held) in [("4", "ip"), ("6", "ip6")].into_iter().zip(held) {
         let mut tables = guard.flowtables.iter();
         if held
             && !guard.flowtables.is_empty()
@@ -162,6 +167,10 @@ mod tests {
         }
     }
 
+    fn held(guard: &GuardReport) -> [bool; 2] {
+        [false, true].map(|v6| guard.has_chains(v6))
+    }
+
     fn good() -> Flowtable {
         Flowtable {
             family: "inet",
@@ -175,14 +184,16 @@ mod tests {
 
     fn said(flowtables: &[Flowtable], forwards: Option<&Result<(), String>>) -> String {
         let none = Decision::default();
-        Flows::new(&guard(flowtables), &["r0", "r1"], forwards, &none)
+        let guard = guard(flowtables);
+        Flows::new(&guard, held(&guard), &["r0", "r1"], forwards, &none)
             .lines
             .join("\n")
     }
 
     #[test]
     fn nothing_to_say_without_a_firewall_or_when_all_is_well() {
-        let none = Flows::new(&GuardReport::default(), &["r0"], None, &Decision::default());
+        let guard = GuardReport::default();
+        let none = Flows::new(&guard, held(&guard), &["r0"], None, &Decision::default());
         assert_eq!(none, Flows::default());
         let text = said(&[good()], Some(&Ok(())));
         assert_eq!(
@@ -226,7 +237,7 @@ mod tests {
                 guard.v6 = guard.v4.clone();
             }
             let none = Decision::default();
-            Flows::new(&guard, &["r0", "r1"], Some(&Ok(())), &none)
+            Flows::new(&guard, held(&guard), &["r0", "r1"], Some(&Ok(())), &none)
                 .lines
                 .join("\n")
         };

@@ -141,8 +141,13 @@ impl Hooks {
         }
     }
 
-    /// Whether there are rules, and all leave transit alone.
-    pub(super) fn rules_leave_alone(&self, v6: bool) -> bool {
+    /// Whether chains hold IPv4 and IPv6 back.
+    pub(crate) fn held_by_chains(&self, guard: &GuardReport) -> [bool; 2] {
+        [false, true].map(|v6| guard.has_chains(v6) && !self.rules_leave_alone(v6))
+    }
+
+    /// Whether there are rules, and all leave transit alone or are followed by the program.
+    fn rules_leave_alone(&self, v6: bool) -> bool {
         let hooks = &self.survey.hooks[usize::from(v6)];
         !self.survey.failed
             && hooks.iter().any(|hook| hook.trusted)
@@ -209,8 +214,10 @@ impl Hooks {
     /// Functions that Linux calls for forwarded packets and that do not affect them.
     pub(crate) fn harmless(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (hooks, family) in self.survey.hooks.iter().zip(["IPv4", "IPv6"]) {
-            for (hook, name) in hooks.iter().zip(HOOKS).filter(|(hook, _)| !hook.holds) {
+        let versions = self.survey.hooks.iter().zip(self.survey.rules);
+        for ((hooks, follows), family) in versions.zip(["IPv4", "IPv6"]) {
+            let alone = |hook: &Hook| !hook.holds && !(follows && hook.trusted);
+            for (hook, name) in hooks.iter().zip(HOOKS).filter(|(hook, _)| alone(hook)) {
                 let functions = hook.functions.iter().map(|f| self.name(*f));
                 lines.extend(functions.map(|f| format!("{family}: {name}: {f}")));
             }

@@ -31,7 +31,7 @@ impl Decision {
         choice: FlowChoice,
         devices: Vec<String>,
     ) -> Self {
-        let held = [false, true].map(|v6| guard.has_chains(v6) && !hooks.rules_leave_alone(v6));
+        let held = hooks.held_by_chains(guard);
         if held == [false; 2] || guard.flowtables.iter().any(|table| !table.own) {
             return Self::default();
         }

@@ -16,6 +16,7 @@ pub(super) const REPORT: Report = Report::new(
 );
 
 const COLUMNS: &[(&str, &str)] = &[
+    ("OF", "of"),
     ("RULE", "number"),
     ("NAME", "name"),
     ("PACKETS", "packets"),
@@ -27,15 +28,17 @@ const COLUMNS: &[(&str, &str)] = &[
 /// What a rule has matched since the rules were last changed.
 #[derive(Debug, Serialize)]
 struct RuleReport {
-    /// Number, from 1.
-    number: usize,
-    /// Its name, if it has one.
+    /// `bora.toml`, or `nftables` for rules that Bora follows: what they match in Linux, nftables counts itself.
+    of: &'static str,
+    /// Number, from 1; the handle of a rule of nftables (`nft -a list ruleset`).
+    number: u64,
+    /// Its name, if it has one; family, table and chain of a rule of nftables.
     name: String,
     /// Conditions and action.
     rule: String,
     /// Packets.
     packets: u64,
-    /// Octets from the destination MAC address to the end of the frame, without FCS.
+    /// Octets from the destination MAC address to the end of the frame, without FCS; of a rule of nftables from the IP header on.
     octets: u64,
     /// Why it can match nothing now, if so.
     why_nothing: Option<String>,
@@ -48,7 +51,8 @@ fn report(plane: &DataPlane, config: &File) -> Vec<RuleReport> {
         let counted = counted.as_ref().map(|counted| counted[index]);
         let (packets, octets) = counted.unwrap_or_default();
         RuleReport {
-            number: index + 1,
+            of: "bora.toml",
+            number: index as u64 + 1,
             name: rule.name.clone().unwrap_or_default(),
             rule: rule.to_string(),
             packets,
@@ -59,7 +63,17 @@ fn report(plane: &DataPlane, config: &File) -> Vec<RuleReport> {
                 .and_then(|name| why_no_input(plane, name)),
         }
     });
-    rules.collect()
+    let nftables = plane.express().rule_counters().into_iter();
+    let nftables = nftables.map(|(place, counted)| RuleReport {
+        of: "nftables",
+        number: place.rule.map_or(0, |(_, handle)| handle),
+        name: place.chain_title(),
+        rule: place.text,
+        packets: counted.packets,
+        octets: counted.octets,
+        why_nothing: None,
+    });
+    rules.chain(nftables).collect()
 }
 
 /// Packets and octets that each rule has matched since the rules were last changed.

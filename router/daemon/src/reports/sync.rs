@@ -63,6 +63,8 @@ struct SyncReport {
     last_minute: Shares,
     /// Why traffic is left to Linux.
     guard: Vec<String>,
+    /// What becomes of nftables' rules that need no connection.
+    rules: Vec<String>,
     /// Functions at Linux's hooks that let forwarded packets be.
     harmless: Vec<String>,
     /// Where express looks up routes.
@@ -98,6 +100,7 @@ fn report(router: &Router, compared: Result<Vec<Difference>, String>) -> SyncRep
         notices: router.in_force.notices(),
         last_minute: router.minute.shares(),
         guard: guard(plane, &router.guard_watch),
+        rules: plane.express().rules().told(),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
         flows: plane.flows(),
@@ -209,6 +212,7 @@ fn text(report: &Value) -> String {
     for (title, key) in [
         ("warning", "notices"),
         ("guard", "guard"),
+        ("rules", "rules"),
         ("harmless", "harmless"),
         ("express", "express"),
         ("this kernel", "lacks"),
