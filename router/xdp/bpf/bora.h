@@ -121,6 +121,7 @@ struct bora_survey {
 	__u8 ports[BORA_MAX_INTERFACES]; /* enum bora_port_hooks */
 	__u8 xfrm; /* enum bora_xfrm */
 	__u8 rules[2]; /* whether the program follows rules of IPv4, of IPv6 */
+	__u8 shows_generation; /* without generation.bpf.c (Linux 6.17) */
 	__u8 direct; /* the program reads without a helper's call (bpf_rdonly_cast) */
 };
 

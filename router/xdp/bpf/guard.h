@@ -108,7 +108,13 @@ __noinline __u64 sum_of_hook(__u64 address)
 /* The generation of the ruleset, which nf_tables_commit() raises before new rules count; 0 if this kernel does not show it. */
 static __always_inline __u32 ruleset_generation(struct net *net)
 {
-	return bpf_core_field_exists(net->nft.base_seq) ? KERNEL_READ(net, nft.base_seq) : 0;
+	__u32 generation = 0;
+
+	if (bpf_core_field_exists(net->nft.base_seq))
+		return KERNEL_READ(net, nft.base_seq);
+	if (!generation_at || bpf_probe_read_kernel(&generation, sizeof(generation), (void *)generation_at))
+		return 0;
+	return generation;
 }
 
 /*

@@ -28,7 +28,7 @@ struct netns_nf {
 };
 
 struct netns_nftables {
-	unsigned int base_seq; /* Linux 6.17; modules had it before */
+	unsigned int base_seq; /* Linux 6.17; before: generation.bpf.c */
 };
 
 struct netns_xfrm {

@@ -16,6 +16,8 @@ const volatile __u32 netns_inode;
  */
 volatile struct bora_trust trusted[2][3];
 volatile __u32 trusted_generation;
+/* Where the generation is before Linux 6.17; 0: not known. Written by Bora (mmap) before hooks are trusted. */
+volatile __u64 generation_at;
 /* Whether they put fragments together, which is then Linux's work, IPv4 and IPv6; written by Bora (mmap). */
 volatile __u8 trusted_defragment[2];
 

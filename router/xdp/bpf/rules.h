@@ -255,21 +255,35 @@ static __always_inline bool has_extension(const struct packet *p)
 	return false;
 }
 
+/* Octets of the transport header that Linux's matches need, or else they drop the packet. */
+static __always_inline __u32 least_header(__u8 protocol)
+{
+	switch (protocol) {
+	case IPPROTO_TCP:
+		return sizeof(struct tcphdr);
+	case IPPROTO_UDP:
+		return sizeof(struct udphdr);
+	}
+	return 4;
+}
+
 /* Looks up the rows of what a packet's headers say; false if only Linux can read them. */
 static __always_inline bool rules_read(const struct packet *p, bool v6, struct rule_work *work)
 {
 	const volatile struct bora_rule_field *fields = rules[v6].fields;
 	const __be16 *words = v6 ? (void *)(p->ip6 + 1) : (void *)(p->ip4 + 1);
+	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
+	__u32 headers = (v6 ? sizeof(*p->ip6) : sizeof(*p->ip4)) + least_header(protocol);
 	__u32 first = 0x10000, second = 0x10000; /* NO_WORD */
 
 	if (v6 && has_extension(p))
 		return false;
 	if (fields[2].nodes)
-		work->rows[2] = rule_row(v6, 2, v6 ? p->ip6->nexthdr : p->ip4->protocol);
+		work->rows[2] = rule_row(v6, 2, protocol);
 	if (!fields[3].nodes && !fields[4].nodes)
 		return true;
 	if (v6 || !(p->ip4->frag_off & bpf_htons(IP_FRAGMENT_OFFSET))) {
-		if ((void *)(words + 2) > p->end || (void *)(words + 2) > p->l3 + p->l3_length)
+		if ((void *)(words + 2) > p->end || headers > p->l3_length)
 			return false;
 		first = bpf_ntohs(words[0]);
 		second = bpf_ntohs(words[1]);

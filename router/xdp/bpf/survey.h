@@ -132,6 +132,7 @@ int survey(void *ctx)
 	found.direct = bpf_rdonly_cast ? 1 : 0;
 	found.rules[0] = rules[0].base_count != 0;
 	found.rules[1] = rules[1].base_count != 0;
+	found.shows_generation = bpf_core_field_exists(net->nft.base_seq);
 	found.generation = ruleset_generation(net);
 	for (__u32 i = 0; i < BORA_MAX_INTERFACES; i++)
 		survey_port(i);

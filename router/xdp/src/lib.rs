@@ -18,6 +18,7 @@ mod error;
 mod fib;
 mod flows;
 mod front;
+mod generation;
 pub mod inject;
 mod link;
 pub mod multipath;

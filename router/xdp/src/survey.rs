@@ -71,8 +71,11 @@ pub struct Survey {
     pub hooks: [[Hook; 3]; 2],
     /// The netfilter hooks in the order of [`LOCAL_HOOKS`].
     pub local: [Hook; 2],
-    /// The generation of nftables' ruleset; `None` if this kernel does not show it (before Linux 6.17).
+    /// The generation of nftables' ruleset; `None` if the program does not know it
+    /// ([`Program::find_generation`](crate::Program::find_generation)).
     pub generation: Option<u32>,
+    /// It knows it without that (Linux 6.17).
+    pub shows_generation: bool,
     /// The hooks of devices by port index.
     pub ports: Vec<DeviceHooks>,
     /// There are IPsec policies for what is forwarded or sent.
@@ -113,6 +116,7 @@ impl Survey {
                 .map(|(&bits, receiver)| device(bits, receiver))
                 .collect(),
             generation: Some(found.generation as u32).filter(|&generation| generation != 0),
+            shows_generation: found.shows_generation != 0,
             xfrm_policies: found.xfrm & contract::XFRM_POLICIES != 0,
             xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
             xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,

@@ -197,7 +197,13 @@ impl Express {
                 self.rules.refused(error.to_string());
             }
         }
-        let changed = self.hooks.update(&self.program);
+        let mut changed = self.hooks.update(&self.program);
+        if self.hooks.wants_generation(guard) {
+            match self.program.find_generation() {
+                Ok(()) => changed |= self.hooks.update(&self.program),
+                Err(error) => log::warn!("the generation of nftables' ruleset: {error}"),
+            }
+        }
         let trust = self.hooks.trusted(guard, &self.rules);
         if trust == self.trust {
             return changed;

@@ -42,6 +42,8 @@ pub(crate) struct Hooks {
     names: HashMap<u64, String>,
     /// What was logged last.
     logged: Vec<String>,
+    /// The generation that the program was not found to know.
+    missed: Option<u32>,
 }
 
 impl Hooks {
@@ -67,6 +69,23 @@ impl Hooks {
             self.names.extend(unknown.into_iter().zip(names));
         }
         self.survey != before
+    }
+
+    /// Whether the program does not know the generation of the rules that were read; says so once for each generation.
+    pub(crate) fn wants_generation(&mut self, guard: &GuardReport) -> bool {
+        let read = guard.firewall.as_ref().map(|rules| rules.generation);
+        let missing = !self.survey.shows_generation && self.survey.generation != read;
+        let has_hooks = self
+            .survey
+            .hooks
+            .iter()
+            .flatten()
+            .any(|hook| hook.count > 0);
+        let wants = missing && has_hooks && read.is_some() && self.missed != read;
+        if wants {
+            self.missed = read;
+        }
+        wants
     }
 
     /// Why traffic is left to Linux: what netlink says, and what only the program sees at the hooks of the

@@ -3,6 +3,7 @@
 
 mod conditions;
 mod decide;
+mod ports;
 mod ranges;
 mod rule;
 mod values;

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::conditions::{Conditions, Field};
+use super::ports;
 use super::ranges::Ranges;
 use super::values::{Needs, Octet, Registers};
 use crate::expression::{Destination, Expression, PayloadBase, REGISTERS, Verdict};
@@ -136,6 +137,14 @@ impl Compiler<'_> {
             }
             Expression::Notrack => self.notrack(),
             Expression::Match { name, .. } if name == "comment" => true,
+            Expression::Match {
+                name,
+                revision,
+                info,
+            } => match ports::needs(name, *revision, info) {
+                Some(values) => self.need(Needs::Values(values)),
+                None => self.leave(),
+            },
             Expression::Verdict(Verdict::Continue) => true,
             Expression::Verdict(verdict) => self.end(What::Verdict(verdict.clone())),
             _ => self.end(What::Linux),

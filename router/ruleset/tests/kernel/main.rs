@@ -8,7 +8,7 @@ mod random;
 use std::time::{Duration, Instant};
 
 use bora_linux::netns;
-use bora_ruleset::{Answer, Decision, Question, Transit};
+use bora_ruleset::{Answer, Decision, Program, Question, Transit};
 use network::{Flow, Network, Packet, exchange, values};
 
 /// How long rulesets are tried.
@@ -36,7 +36,7 @@ fn linux_does_what_the_analysis_says() {
         .and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
     eprintln!("BORA_SEED={seed}");
-    let network = Network::new();
+    let network = Network::new("ruleset");
     let mut proved = Proved::default();
     let end = Instant::now() + TIME;
     let mut random = fastrand::Rng::with_seed(seed);
@@ -72,6 +72,23 @@ fn linux_does_what_the_analysis_says() {
 
 #[test]
 fn linux_decides_as_programs_do() {
+    decides("nft", |random| {
+        let rules = random::stateless(random);
+        (common::nft(&rules), rules)
+    });
+}
+
+#[test]
+fn linux_decides_as_programs_of_iptables_do() {
+    decides("iptables", |random| {
+        let rules = random::iptables(random);
+        let restored = common::feed("iptables-nft-restore", &[], &rules);
+        (restored, rules)
+    });
+}
+
+/// Compares what arrives with what programs of rules say. `load`: loads random rules, and returns them.
+fn decides(name: &str, load: impl Fn(&mut fastrand::Rng) -> (Result<(), String>, String) + Sync) {
     if !common::is_root() {
         return;
     }
@@ -80,18 +97,18 @@ fn linux_decides_as_programs_do() {
         .and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
     eprintln!("BORA_SEED={seed}");
-    let network = Network::new();
+    let network = Network::new(name);
     let interfaces = network.interfaces();
-    let (mut forwarded, mut dropped, mut left, mut refused) = (0, 0, 0, 0);
-    let end = Instant::now() + TIME;
     let mut random = fastrand::Rng::with_seed(seed);
+    let mut decided = Decided::default();
+    let end = Instant::now() + TIME;
     while Instant::now() < end {
-        let rules = random::stateless(&mut random);
         let loaded = netns::in_named(network.router(), || {
-            common::nft(&rules).map(|()| common::ruleset(true))
+            let (loaded, rules) = load(&mut random);
+            (loaded.map(|()| common::ruleset(true)), rules)
         });
-        let Ok(mut ruleset) = loaded.unwrap() else {
-            refused += 1; // nft finds contradictions
+        let (Ok(mut ruleset), rules) = loaded.unwrap() else {
+            decided.refused += 1; // nft finds contradictions
             continue;
         };
         // it looks at connections, but lets all packets pass
@@ -103,38 +120,59 @@ fn linux_decides_as_programs_do() {
             };
             let tracked = ruleset.analyse(question).looks_at_conntrack;
             let Ok(program) = ruleset.compile(v6, tracked, &interfaces) else {
-                left += 1;
+                decided.left += 1;
                 continue;
             };
-            let decide = |flow: &Flow, from| program.decide(&values(flow, from));
-            let all: Vec<&Flow> = flows.iter().collect();
-            let good = |_: &[Packet]| true;
-            let found = exchange(&all, &mut random, 2, good);
-            for (flow, found) in flows.iter().zip(&found) {
-                for (from, packets) in found.iter().enumerate() {
-                    let (decision, path) = decide(flow, from);
-                    let expected = match decision {
-                        Decision::Linux => continue,
-                        Decision::Forward => true,
-                        Decision::Drop(_) => false,
-                    };
-                    *(if expected {
-                        &mut forwarded
-                    } else {
-                        &mut dropped
-                    }) += 1;
-                    assert!(
-                        packets.iter().all(|packet| packet.arrived == expected),
-                        "BORA_SEED={seed}\n{rules}\n{flow} from {from}: {decision:?} by {path:?} of {program:#?}\n{packets:?}"
-                    );
-                }
+            if let Err(said) = decide(flows, &program, &mut random, &mut decided) {
+                panic!("BORA_SEED={seed}\n{rules}\n{said}\n{program:#?}");
             }
         }
     }
-    eprintln!(
-        "{forwarded} forwarded, {dropped} dropped, {left} rulesets left to Linux, {refused} refused"
+    eprintln!("{decided:?}");
+    assert!(
+        decided.forwarded > 100 && decided.dropped > 100,
+        "{decided:?}"
     );
-    assert!(forwarded > 100 && dropped > 100);
+}
+
+/// How often each answer of programs was put to the proof.
+#[derive(Debug, Default)]
+struct Decided {
+    forwarded: usize,
+    dropped: usize,
+    left: usize,
+    refused: usize,
+}
+
+/// Sends packets of all flows in both directions, and compares what arrives with what a program says.
+fn decide(
+    flows: &[Flow],
+    program: &Program,
+    random: &mut fastrand::Rng,
+    decided: &mut Decided,
+) -> Result<(), String> {
+    let all: Vec<&Flow> = flows.iter().collect();
+    let found = exchange(&all, random, 2, |_| true);
+    for (flow, found) in flows.iter().zip(&found) {
+        for (from, packets) in found.iter().enumerate() {
+            let (decision, path) = program.decide(&values(flow, from));
+            let expected = match decision {
+                Decision::Linux => continue,
+                Decision::Forward => true,
+                Decision::Drop(_) => false,
+            };
+            match expected {
+                true => decided.forwarded += 1,
+                false => decided.dropped += 1,
+            }
+            if packets.iter().any(|packet| packet.arrived != expected) {
+                return Err(format!(
+                    "{flow} from {from}: {decision:?} by {path:?}, {packets:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Sends packets of all flows in both directions, and compares what arrives with what the analysis says.

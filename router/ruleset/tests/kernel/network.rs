@@ -49,8 +49,9 @@ pub(crate) struct Flow {
 }
 
 impl Network {
-    pub(crate) fn new() -> Self {
-        let space = |role| Namespace::new(&format!("ruleset-{role}")).unwrap();
+    /// `name`: that of the test.
+    pub(crate) fn new(name: &str) -> Self {
+        let space = |role| Namespace::new(&format!("{name}-{role}")).unwrap();
         let (router, hosts) = (space("r"), [space("a"), space("b")]);
         for (number, host) in hosts.iter().enumerate() {
             router

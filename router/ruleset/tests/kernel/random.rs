@@ -326,3 +326,43 @@ fn led(random: &mut Rng, text: &str, chain: usize) -> String {
         String::new()
     }
 }
+
+const IPTABLES: [&str; 14] = [
+    "-s 10.0.0.2",
+    "! -s 10.0.0.0/24",
+    "-d 10.0.1.0/31",
+    "-i r0",
+    "! -i r0",
+    "-o r+",
+    "-p udp -m udp --dport 1000:1002",
+    "-p udp -m udp ! --dport 1003",
+    "-p udp -m udp --sport 1004 --dport 1004:65535",
+    "-p udp -m multiport --dports 1000,1002:1003",
+    "-p udp -m multiport ! --sports 1000,1001,1005",
+    "-p tcp -m tcp --dport 1001",
+    "-p udp -m multiport --ports 1000",
+    "-p udp",
+];
+const TARGETS: [&str; 8] = [
+    "ACCEPT", "ACCEPT", "DROP", "RETURN", "c0", "c1", "REJECT", "NFLOG",
+];
+
+/// Rules for `iptables-nft-restore`.
+pub(crate) fn iptables(random: &mut Rng) -> String {
+    let mut text = "*filter\n".to_owned();
+    for chain in ["c0", "c1"] {
+        text += &format!(":{chain} - [0:0]\n");
+    }
+    text += &format!(
+        ":FORWARD {} [0:0]\n",
+        ["ACCEPT", "DROP"][random.usize(0..2)]
+    );
+    for (chain, targets) in [("c1", 4), ("c0", 4), ("FORWARD", TARGETS.len())] {
+        for _ in 0..random.usize(0..5) {
+            let condition = IPTABLES[random.usize(0..IPTABLES.len())];
+            let target = TARGETS[random.usize(0..targets)];
+            text += &format!("-A {chain} {condition} -m comment --comment some -j {target}\n");
+        }
+    }
+    text + "COMMIT\n"
+}
