@@ -39,12 +39,15 @@ class Case:
     share: float = SHARE
     bridge: bool = False  # the LAN is a bridge with r0
     legacy: bool = False  # by legacy iptables
-    own: bool = True  # Bora makes a flowtable; without, the rules leave transit alone
+    own: bool = True  # Bora makes a flowtable; without, the rules leave transit alone, or Bora follows them itself
+    without: tuple = ()  # bogons that are the test's addresses
     short: bool = False
 
     def commands(self):
         """[(command, its input)]: they load the ruleset with the names of the test's interfaces."""
         text = (FOLDER / self.file).read_text()
+        for part in self.without:
+            text = text.replace(part, "")
         for name, ours in ((self.lan, "br0" if self.bridge else "r0"), (self.wan, "r1")):
             text = re.sub(rf"(?<![\w-]){name}(?![\w-])", ours, text)
         if self.file.endswith(".nft"):
@@ -55,6 +58,10 @@ class Case:
 
 
 CASES = (
+    Case("bgp-input.nft", "lan", "wan", share=1.0, own=False),
+    Case("bgp-edge.nft", "lan", "wan", share=1.0, own=False, without=("10.0.0.0/8, ", "2001:db8::/32, ")),
+    Case("exchange.nft", "lan", "ix", share=1.0, own=False, short=True),
+    Case("edge.iptables", "eth1", "eth0", share=1.0, own=False),
     Case("openwrt-fw4.nft", "br-lan", "wan", short=True),
     Case("ufw.iptables", "eth1", "eth0"),
     Case("vyos-zones.nft", "eth1", "eth0"),
@@ -62,7 +69,6 @@ CASES = (
     Case("docker.iptables", "docker0", "eth0", short=True),
     Case("ufw.iptables", "eth1", "eth0", legacy=True),
     Case("libvirt.iptables", "virbr0", "eth0", client=f"{BEHIND}.2"),
-    Case("bgp-input.nft", "lan", "wan", own=False),
     Case("kube-proxy.iptables", "cni0", "eth0"),
     Case("openwrt-fw4.nft", "br-lan", "wan", bridge=True, short=True),
     Case("firewalld.nft", "eth1", "eth0", share=0.45),  # IPv6 has a rule that depends on routes

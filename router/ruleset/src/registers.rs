@@ -104,7 +104,8 @@ impl Registers {
     pub(crate) fn byteorder(&mut self, from: usize, to: usize, len: usize, size: usize) {
         let mut value = self.bytes[from..from + len].to_vec();
         if cfg!(target_endian = "little") {
-            value.chunks_mut(size).for_each(<[Byte]>::reverse);
+            // what is left is no whole number, and stays as it is
+            value.chunks_exact_mut(size).for_each(<[Byte]>::reverse);
         }
         self.store(to, &value, None);
     }

@@ -154,7 +154,7 @@ impl Ruleset {
             && (!transit.looks_at_conntrack || tables.any(has_notrack))
     }
 
-    /// Compiles the rules for packets in transit: unicast, between two of these interfaces, without a mark, without IPv4 options or
+    /// Compiles the rules for packets in transit: unicast, not to the router itself, between two of these interfaces, without a mark, without IPv4 options or
     /// extension headers of IPv6. `tracked`: rules look at connections or translate addresses.
     ///
     /// # Errors

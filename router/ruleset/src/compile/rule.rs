@@ -8,6 +8,11 @@ use super::values::{Needs, Octet, Registers};
 use crate::expression::{Destination, Expression, PayloadBase, REGISTERS, Verdict};
 use crate::model::{Element, Hook, Rule, Set, Table};
 
+/// NFT_FIB_RESULT_ADDRTYPE
+const FIB_ADDRESS_TYPE: u32 = 3;
+/// NFTA_FIB_F_DADDR
+const FIB_DESTINATION: u32 = 2;
+
 /// What becomes of packets that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
@@ -76,8 +81,14 @@ impl Compiler<'_> {
             } => self.payload(*base, *offset, *len, *to),
             Expression::Meta { key, to } => self.meta(*key, *to),
             Expression::Ct { key, to } => self.ct(*key, *to),
-            Expression::Fib { to, .. }
-            | Expression::HeaderOption { to, .. }
+            Expression::Fib { result, flags, to } => {
+                self.registers.store(*to, &[Octet::Unknown; 16]);
+                if (*result, *flags) == (FIB_ADDRESS_TYPE, FIB_DESTINATION) {
+                    self.registers.store(*to, &[0, 1, 2, 3].map(Octet::Type));
+                }
+                true
+            }
+            Expression::HeaderOption { to, .. }
             | Expression::Hash { to, .. }
             | Expression::Varying { to, .. } => {
                 self.registers.store(*to, &[Octet::Unknown; 16]);

@@ -16,6 +16,8 @@ pub(super) enum Octet {
     Name(Field, usize),
     /// An octet of an interface's index, as it is in memory.
     Index(Field, usize),
+    /// An octet of the type of the destination (RTN_*), as it is in memory. It is no address of the router itself.
+    Type(usize),
     /// Anything else.
     Unknown,
 }
@@ -54,7 +56,12 @@ enum Value {
     Field(Field),
     /// An interface's name or index.
     Interface(Field, Vec<(u32, Vec<u8>)>),
+    /// The type of the destination.
+    Type,
 }
+
+/// Types that no destination has in transit: RTN_LOCAL, RTN_BROADCAST, RTN_MULTICAST.
+const NOT_IN_TRANSIT: [u32; 3] = [2, 3, 5];
 
 impl Registers<'_> {
     /// Stores a value, and fills the rest of its last register with zeros.
@@ -86,7 +93,8 @@ impl Registers<'_> {
     pub(super) fn byteorder(&mut self, from: usize, to: usize, len: usize, size: usize) {
         let mut value = self.octets[from..from + len].to_vec();
         if cfg!(target_endian = "little") {
-            value.chunks_mut(size).for_each(<[Octet]>::reverse);
+            // what is left is no whole number, and stays as it is
+            value.chunks_exact_mut(size).for_each(<[Octet]>::reverse);
         }
         self.store(to, &value);
     }
@@ -120,6 +128,7 @@ impl Registers<'_> {
             Octet::Name(field, _) if in_order(Octet::Name, field) => {
                 Some(self.interface(field, |it| it.name_octets()[..len].to_vec()))
             }
+            Octet::Type(0) if len == 4 => Some(Value::Type),
             Octet::Index(field, _) if in_order(Octet::Index, field) => {
                 Some(self.interface(field, |it| it.index.to_ne_bytes()[..len].to_vec()))
             }
@@ -165,6 +174,16 @@ impl Registers<'_> {
                 let spans = spans.map(|(low, high)| self.span(field, low, high));
                 Needs::Values(vec![(field, Ranges::union(spans.collect()))])
             }
+            Some(Value::Type) => {
+                let types = NOT_IN_TRANSIT.map(u32::to_ne_bytes);
+                let never = |(low, high): &(&[u8], &[u8])| {
+                    low == high && types.iter().any(|one| one[..] == **low)
+                };
+                match ranges.iter().all(never) {
+                    true => Needs::Never,
+                    false => Needs::Unknown,
+                }
+            }
             Some(Value::Interface(field, all)) => {
                 let found = all.iter().filter(|(_, octets)| inside(octets));
                 let found = found.map(|&(number, _)| (u128::from(number), u128::from(number)));
@@ -198,7 +217,10 @@ impl Registers<'_> {
                     at += len;
                     continue;
                 }
-                Octet::Unknown => return Needs::Unknown,
+                Octet::Type(0) if with.len() == 4 => {
+                    return self.within(from, 4, &[(with, with)]);
+                }
+                Octet::Unknown | Octet::Type(_) => return Needs::Unknown,
                 Octet::Field(field, ..) => field,
             };
             let own = |(number, octet): &(usize, &Octet)| matches!(octet, Octet::Field(other, of, _) if *other == field && of == number);
@@ -282,7 +304,7 @@ impl Registers<'_> {
             let len = match self.octets.get(at)? {
                 Octet::Field(field, 0, _) => field.octets(self.v6).next_multiple_of(4),
                 Octet::Name(_, 0) => 16,
-                Octet::Index(_, 0) | Octet::Known(_) => 4,
+                Octet::Index(_, 0) | Octet::Type(0) | Octet::Known(_) => 4,
                 _ => return None,
             };
             parts.push((at, len.min(end - at)));

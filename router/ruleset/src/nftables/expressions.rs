@@ -216,7 +216,7 @@ fn bitwise(fields: &Fields<'_>) -> Result<Expression, Malformed> {
 fn byteorder(fields: &Fields<'_>) -> Result<Expression, Malformed> {
     let len = length(fields, 4)?;
     let size = fields.u32(5)? as usize;
-    if ![2, 4, 8].contains(&size) || len % size != 0 {
+    if ![2, 4, 8].contains(&size) {
         return Err(Malformed("nftables byteorder"));
     }
     Ok(Expression::ByteOrder {

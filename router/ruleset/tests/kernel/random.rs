@@ -188,7 +188,7 @@ set pairs6 { type ipv6_addr . inet_service; elements = { fd00:1::2 . 1001, fd00:
 set services { type inet_service; flags interval; elements = { 1001, 1003-1004, 65535 }; }
 map to { type inet_service : verdict; flags interval; elements = { 1000-1001 : accept, 1003 : drop, 1004-1005 : continue }; }
 ";
-const STATELESS: [&str; 24] = [
+const STATELESS: [&str; 27] = [
     "iifname \"r0\"",
     "iifname \"r*\"",
     "iifname != { \"r0\", \"lo\" }",
@@ -205,6 +205,9 @@ const STATELESS: [&str; 24] = [
     "udp dport != @services",
     "udp sport { 1001, 1003 }",
     "th dport != { 1000-1002, 1005 }",
+    "fib daddr type local",
+    "fib daddr type != { local, broadcast, multicast }",
+    "fib daddr type { local, unicast }",
     "meta l4proto { tcp, icmp }",
     "meta l4proto != udp",
     "@th,0,8 3",
