@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use bora_ruleset::{Answer, Class, Question, Ruleset, Transit};
+use bora_ruleset::{Answer, Class, Decision, Question, Refusal, Ruleset, Transit};
 use common::messages::*;
 use proptest::prelude::*;
 
@@ -487,4 +487,42 @@ fn a_destination_is_local_only_before_it_is_translated() {
     );
     assert_eq!(answer(0, false, &[]), Answer::Constant);
     assert_eq!(answer(FORWARD, true, &[nat]), Answer::Unconditional);
+}
+
+#[test]
+fn a_conversion_of_half_a_number_changes_nothing() {
+    // nft 1.0.6 writes it for `meta l4proto . th dport @set`: one octet, of numbers of two
+    let convert = [
+        number(1, 1),
+        number(2, 1),
+        number(3, 1),
+        number(4, 1),
+        number(5, 2),
+    ];
+    let [load, compare] = payload(1, 9, &[17]);
+    let udp = rule(
+        "f",
+        &[
+            load,
+            expression("byteorder", &convert),
+            compare,
+            verdict(0, None),
+        ],
+    );
+    let ruleset = read(&[base("f", FORWARD, 0), udp]);
+    let program = ruleset.compile(false, false, &[]).unwrap();
+    let values = |protocol| [0, 0, protocol, 0, 0, 0, 0];
+    assert_eq!(program.decide(&values(17)).0, Decision::Drop(0));
+    assert_eq!(program.decide(&values(6)).0, Decision::Forward);
+}
+
+#[test]
+fn too_many_rules_are_refused() {
+    let drop = || rule("f", &[payload(1, 12, &[10]).concat(), verdict(0, None)]);
+    let mut messages = vec![base("f", FORWARD, 0)];
+    messages.extend((0..4095).map(|_| drop()));
+    assert!(read(&messages).compile(false, false, &[]).is_ok());
+    messages.push(drop());
+    let refused = read(&messages).compile(false, false, &[]);
+    assert_eq!(refused, Err(Refusal::TooMany));
 }

@@ -91,7 +91,7 @@ struct bora_rules {
 	__u32 base_count; /* 0: no rules to follow */
 	__u32 actions; /* where the words of the entries are: BORA_RULE_ACTION_*, RULE_COUNTS, and from bit 16 on another entry */
 	__u32 bases[BORA_RULE_BASES]; /* the first entry of each base chain, and from bit 16 on BORA_RULE_BASE_* */
-	struct bora_rule_field fields[BORA_RULE_FIELDS];
+	struct bora_rule_field fields[BORA_RULE_FIELDS + 1]; /* the last one is unused: the verifier wants a power of two */
 };
 #define RULE_COUNTS 0x100
 

@@ -14,6 +14,19 @@
 #define RULE_LEVELS 8 /* of a tree: more numbers than the pages hold */
 #define RULE_LEVELS6 10
 
+/* The rules of an IP version. The verifier of Linux 6.1 believes only in bounds that are set right before they are used. */
+static __always_inline const volatile struct bora_rules *rules_of(__u32 v6)
+{
+	barrier_var(v6);
+	return &rules[v6 & 1];
+}
+
+static __always_inline const volatile struct bora_rule_field *rule_field(__u32 v6, __u32 field)
+{
+	barrier_var(field);
+	return &rules_of(v6)->fields[field & 7];
+}
+
 static __always_inline struct fib_page *rule_page(__u32 number)
 {
 	return bpf_map_lookup_elem(&rule_pages, &number);
@@ -56,13 +69,9 @@ static __always_inline __u64 is_equal(__u64 a, __u64 b)
 /* The row of a value of a field that is not an IPv6 address. Nodes of the tree have 16 numbers, in ascending order, and 17 children. */
 __noinline __u32 rule_row(__u32 v6, __u32 field, __u32 value)
 {
-	const volatile struct bora_rule_field *tree;
-	__u32 node = 0, best = 0, nodes;
+	const volatile struct bora_rule_field *tree = rule_field(v6, field);
+	__u32 node = 0, best = 0, nodes = tree->nodes;
 
-	if (v6 > 1 || field >= BORA_RULE_FIELDS)
-		return RULE_NONE;
-	tree = &rules[v6].fields[field];
-	nodes = tree->nodes;
 	for (int level = 0; level < RULE_LEVELS && node < nodes; level++) {
 		__u32 at = tree->keys + node * 16, smaller = 0;
 		struct fib_page *page = rule_page(at / FIB_PAGE_WORDS);
@@ -83,13 +92,9 @@ __noinline __u32 rule_row(__u32 v6, __u32 field, __u32 value)
 /* The row of an IPv6 address, whose halves are in host order. Nodes have 4 numbers and 5 children. */
 __noinline __u32 rule_row6(__u32 field, __u64 high, __u64 low)
 {
-	const volatile struct bora_rule_field *tree;
-	__u32 node = 0, best = 0, nodes;
+	const volatile struct bora_rule_field *tree = rule_field(1, field);
+	__u32 node = 0, best = 0, nodes = tree->nodes;
 
-	if (field >= BORA_RULE_FIELDS)
-		return RULE_NONE;
-	tree = &rules[1].fields[field];
-	nodes = tree->nodes;
 	for (int level = 0; level < RULE_LEVELS6 && node < nodes; level++) {
 		__u32 at = tree->keys + node * 16, smaller = 0;
 		struct fib_page *page = rule_page(at / FIB_PAGE_WORDS);
@@ -170,10 +175,12 @@ __noinline int rules_base(__u32 v6, __u32 base)
 	struct rule_work *work = rule_work();
 	__u32 at, flags;
 
-	if (!work || v6 > 1 || base >= BORA_RULE_BASES)
+	if (!work)
 		return RULES_LINUX;
-	flags = rules[v6].bases[base] >> 16;
-	at = rules[v6].bases[base] & 0xffff;
+	barrier_var(base);
+	at = rules_of(v6)->bases[base & (BORA_RULE_BASES - 1)];
+	flags = at >> 16;
+	at &= 0xffff;
 	if ((flags & BORA_RULE_BASE_UNTRACKED) && !work->untracked)
 		return RULES_LINUX;
 	work->depth = 0;
@@ -185,7 +192,7 @@ __noinline int rules_base(__u32 v6, __u32 base)
 		barrier_var(step);
 		work->path[step & (BORA_RULE_STEPS - 1)] = found;
 		work->steps = step + 1;
-		entry = rule_word(rules[v6].actions + found);
+		entry = rule_word(rules_of(v6)->actions + found);
 		action = entry & 0xff;
 		at = found + 1;
 		if (action == BORA_RULE_ACTION_NOTRACK) {
@@ -219,7 +226,7 @@ __noinline int rules_count(__u32 v6, __u32 octets)
 {
 	struct rule_work *work = rule_work();
 
-	if (!work || v6 > 1)
+	if (!work)
 		return 0;
 	for (__u32 step = 0; step < BORA_RULE_STEPS; step++) {
 		struct rule_counter *counter;
@@ -228,9 +235,9 @@ __noinline int rules_count(__u32 v6, __u32 octets)
 		if (step >= work->steps)
 			break;
 		key = work->path[step] % BORA_RULES;
-		if (!(rule_word(rules[v6].actions + key) & RULE_COUNTS))
+		if (!(rule_word(rules_of(v6)->actions + key) & RULE_COUNTS))
 			continue;
-		key += v6 * BORA_RULES;
+		key += (v6 & 1) * BORA_RULES;
 		counter = bpf_map_lookup_elem(&rule_counters, &key);
 		if (counter) {
 			counter->packets++;

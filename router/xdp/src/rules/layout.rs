@@ -37,7 +37,8 @@ pub(super) struct Head {
     pub(super) base_count: u32,
     pub(super) actions: u32,
     pub(super) bases: [u32; RULE_BASES],
-    pub(super) fields: [Tree; RULE_FIELDS],
+    /// The last one is unused.
+    pub(super) fields: [Tree; RULE_FIELDS + 1],
 }
 
 /// Programs of rules as the XDP program reads them.
