@@ -1,5 +1,7 @@
 """More topics: rules, neighbours, sysctls, firewalls, IPsec policies, tc, addresses and links."""
 
+import ipaddress
+
 from pools import PREFIXES
 from topics import PORT_SYSCTLS, PORT_VALUES, SYSCTL_VALUES, SYSCTLS, topic
 
@@ -71,8 +73,10 @@ def sysctl(c):
 
 
 MATCHES = ("{ip} daddr {net}", "{ip} saddr {net}", "udp dport 53", "meta l4proto tcp", "iifname {dev}", "oifname {dev}", "meta length > 1000", "meta mark 1",
-           "{ip} daddr {net} udp dport 1000-2000", "meta nfproto ipv6")
-VERDICTS = ("drop", "drop", "accept", "counter", "meta mark set 1", "meta mark set 0x10", "counter drop")
+           "{ip} daddr {net} udp dport 1000-2000", "meta nfproto ipv6", "{ip} saddr != {net}", "{ip} daddr {{ {net}, {other} }}", "udp sport != 1000-2000",
+           "th dport {{ 53, 1000-2000, 33000-65535 }}", "iifname != {dev}", "iif {dev}", "fib daddr type local", "{ip} saddr . iifname {{ {net} . {dev}, {other} . r1 }}",
+           "oifname {{ {dev}, r1 }}", "meta l4proto {{ icmp, icmpv6, 47 }}", "icmp type echo-request", "@th,0,16 > 2000")
+VERDICTS = ("drop", "drop", "accept", "counter", "meta mark set 1", "meta mark set 0x10", "counter drop", "return", "counter accept")
 CHAINS = {"before": "type filter hook prerouting priority {0}", "through": "type filter hook forward priority {0}", "to": "type filter hook input priority {0}",
           "from": "type filter hook output priority {0}", "after": "type filter hook postrouting priority {0}", "again": "type route hook output priority {0}"}
 
@@ -85,7 +89,10 @@ def match(c):
     """A match with a verdict, for any IP version."""
     family = c.family()
     net = c.rng.choice(PREFIXES[family][1:])
-    return c.rng.choice(MATCHES).format(ip="ip" if family == 4 else "ip6", net=net, dev=c.device().name)
+    own = ipaddress.ip_network(net)
+    apart = [other for other in PREFIXES[family][1:] if not own.overlaps(ipaddress.ip_network(other))]
+    other = c.rng.choice(apart or ["fc00::/7"])
+    return c.rng.choice(MATCHES).format(ip="ip" if family == 4 else "ip6", net=net, other=other, dev=c.device().name)
 
 
 @topic(weight=1.5, needs="nft", hooks=True)

@@ -7,6 +7,7 @@ import pytest
 from lib.packets import udp4
 
 from test_guard import ALLOWED, FORBIDDEN, guarded, passes, shell  # noqa: F401
+from test_prove import prove
 
 FOLLOW_SECONDS = 30  # Bora reads the rules again after ten times what a look took
 # An edge of a network: bogons, services that are closed, a chain for what comes from one side, and a rule that only Linux can follow.
@@ -91,3 +92,10 @@ def test_what_bora_follows_is_told(edge):
     assert any("IPv6: Bora follows nftables' rules itself" in line for line in lines), lines
     assert any("rule 2 of chain inet edge services" in line and "limit" in line for line in lines), lines
     assert edge.bora.show("sync")["flows"]["lines"] == [], "nothing keeps packets with Linux"
+
+
+def test_rules_are_no_difference_between_bora_and_linuxs_routes(edge):
+    """Linux is asked for routes, of which netfilter knows nothing."""
+    wait_for_bora(edge)
+    proof, code = prove(edge)
+    assert code == 0 and proof["progress"]["differ"] == 0, proof

@@ -344,10 +344,13 @@ static __always_inline int rules_follow(bool v6, bool has_output)
 	return said;
 }
 
-/* Whether there are rules to follow for packets that come in by a port. */
+/*
+ * Whether there are rules to follow for packets that come in by a port. Those who ask the program compare it with what Linux says of routes,
+ * which knows no rules.
+ */
 static __always_inline bool has_rules(const struct bora_port *in, bool v6)
 {
-	return rules[v6].base_count && !(in->flags & BORA_PORT_BYPASS_NETFILTER);
+	return !asked && rules[v6].base_count && !(in->flags & BORA_PORT_BYPASS_NETFILTER);
 }
 
 /*
@@ -371,7 +374,7 @@ static __always_inline int rules_decide(const struct packet *p, bool v6, const s
 	if (rules[v6].fields[6].nodes)
 		work->rows[6] = rule_row(v6, 6, out);
 	said = rules_follow(v6, has_output);
-	if (said != RULES_LINUX && !asked)
+	if (said != RULES_LINUX)
 		rules_count(v6, p->l3_length);
 	return said;
 }
