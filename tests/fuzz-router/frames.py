@@ -73,7 +73,8 @@ def normal(frame, sources):
     own = source_of(frame) not in sources
     if kind == b"\x08\0" and len(packet) >= 20:
         length = struct.unpack("!H", packet[2:4])[0]
-        if own or packet[15] in OWN or (packet[9] == 1 and packet[20] in (0, 3, 5, 11, 12)):
+        own = own or packet[15] in OWN  # hosts forge them
+        if own or (packet[9] == 1 and packet[20] in (0, 3, 5, 11, 12)):
             packet = packet[:4] + b"\0\0" + packet[6:10] + b"\0\0" + packet[12:]
         if own and packet[9] == 17 and packet[22:24] == VXLAN:  # Linux draws the source port by a random key
             packet = packet[:20] + b"\0\0" + packet[22:26] + b"\0\0" + packet[28:36] + normal(packet[36:length], sources)
