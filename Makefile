@@ -9,7 +9,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
 	test-vm-package coverage vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -217,6 +217,10 @@ bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables
 	@scripts/deps-bench
 	$(CARGO) build --release -p bora-bench --bin bench-acl --features dpdk
 	@scripts/as-root scripts/with-huge-pages 400 target/release/bench-acl $(ARGS)
+
+bench-rules: build ## Rules of nftables that need no connection: nftables, and Bora that follows them
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root target/release/bench-rules $(ARGS)
 
 # Fewer routes or rounds: make bench-bgp ARGS="--routes 100000 --rounds 1"; routes that change: ARGS="--updates 30". Not part of `make bench`: a million routes take minutes.
 bench-bgp: build ## A full table by BGP (FRR, BIRD): time to converge, and the outage when a peer is lost
