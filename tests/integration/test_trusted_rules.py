@@ -38,3 +38,19 @@ def test_beside_rules_that_leave_transit_alone(guarded, ruleset):  # noqa: F811
             wait_for_bora(guarded)
     finally:
         shell(guarded, "nft delete table inet t")
+
+
+def test_the_qdisc_clsact_alone_is_no_filter(guarded):  # noqa: F811
+    """It does nothing until a filter is there, and then at once."""
+    try:
+        for device in ("r0", "r1"):
+            shell(guarded, f"tc qdisc add dev {device} clsact")
+        wait_for_bora(guarded)
+        for device, side in (("r0", "ingress"), ("r1", "egress")):
+            shell(guarded, f"tc filter add dev {device} {side} protocol ip u32 match ip dport {FORBIDDEN} 0xffff action mirred egress redirect dev r2")
+            assert passes(guarded, 4, FORBIDDEN) == 0, f"at once: {side}"
+            shell(guarded, f"tc filter del dev {device} {side}")
+            wait_for_bora(guarded)
+    finally:
+        for device in ("r0", "r1"):
+            shell(guarded, f"tc qdisc del dev {device} clsact", check=False)

@@ -195,18 +195,31 @@ static __always_inline bool nf_at_egress(struct net_device *dev)
 	return bpf_core_field_exists(dev->nf_hooks_egress) && KERNEL_READ(dev, nf_hooks_egress);
 }
 
+/* Whether there are filters or programs: the qdiscs ingress and clsact alone do nothing (sch_handle_ingress() in net/core/dev.c). */
+static __always_inline bool tcx_holds(struct bpf_mprog_entry *entry)
+{
+	__u64 own;
+
+	if (!entry)
+		return false;
+	if (KERNEL_READ(entry, fp_items[0].prog))
+		return true;
+	own = (__u64)KERNEL_READ(entry, parent) - bpf_core_field_offset(struct tcx_entry, bundle);
+	return KERNEL_READ((struct tcx_entry *)own, miniq);
+}
+
 /* Filters of the qdiscs ingress and clsact, and programs on tcx. */
 static __always_inline bool tc_at_ingress(struct net_device *dev)
 {
 	if (bpf_core_field_exists(dev->tcx_ingress))
-		return KERNEL_READ(dev, tcx_ingress);
+		return tcx_holds(KERNEL_READ(dev, tcx_ingress));
 	return bpf_core_field_exists(dev->miniq_ingress) && KERNEL_READ(dev, miniq_ingress);
 }
 
 static __always_inline bool tc_at_egress(struct net_device *dev)
 {
 	if (bpf_core_field_exists(dev->tcx_egress))
-		return KERNEL_READ(dev, tcx_egress);
+		return tcx_holds(KERNEL_READ(dev, tcx_egress));
 	return bpf_core_field_exists(dev->miniq_egress) && KERNEL_READ(dev, miniq_egress);
 }
 

@@ -8,8 +8,28 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct bpf_mprog_entry;
+struct bpf_prog;
 struct mini_Qdisc;
+
+struct bpf_mprog_fp {
+	struct bpf_prog *prog;
+};
+
+struct bpf_mprog_bundle;
+
+struct bpf_mprog_entry {
+	struct bpf_mprog_fp fp_items[64];
+	struct bpf_mprog_bundle *parent; /* it is in a tcx_entry */
+};
+
+struct bpf_mprog_bundle {
+	int count;
+};
+
+struct tcx_entry {
+	struct mini_Qdisc *miniq; /* NULL without filters */
+	struct bpf_mprog_bundle bundle;
+};
 
 struct nf_hook_entry {
 	void *hook; /* the function */
