@@ -17,11 +17,15 @@ NFT = "nft add table {table}; nft add chain {table} c '{{ type filter hook {hook
       "nft add rule {table} c udp dport 4444 drop"
 XFRM = "src {any} dst {any} proto udp dport 4444 dir fwd"
 
+# Rules that Bora follows itself once it has read them.
+FOLLOWED = ("nft-forward", "nft-prerouting", "nft-postrouting", "iptables", "ip6tables")
 # name: (command that adds the rule, command that removes it, families it concerns)
 RULES = {
     "nft-forward": (NFT.format(table="inet t", hook="forward"), "nft delete table inet t", (4, 6)),
     "nft-prerouting": (NFT.format(table="ip t", hook="prerouting"), "nft delete table ip t", (4,)),
     "nft-postrouting": (NFT.format(table="ip6 t", hook="postrouting"), "nft delete table ip6 t", (6,)),
+    "nft-conntrack": (
+        NFT.format(table="inet t", hook="forward").replace("udp dport", "meta cpu 0-4095 ct state new,established,untracked,invalid udp dport"), "nft delete table inet t", (4, 6)),
     "nft-ingress": (
         NFT.format(table="netdev t", hook="ingress device r0"), "nft delete table netdev t", (4, 6)),
     "iptables": (
@@ -100,7 +104,7 @@ def set_rule(net, rule):
 
 # Rules and hooks as `show sync` and `show drops` name them.
 NAMES = {
-    "nft-forward": "table inet t chain c", "nft-ingress": "netfilter ingress of r0", "xfrm": "xfrm: policy",
+    "nft-conntrack": "table inet t chain c", "nft-ingress": "netfilter ingress of r0", "xfrm": "xfrm: policy",
     "tc": "tc ingress of r0", "tc-egress": "tc egress of r1", "nft-egress": "netfilter egress of r1",
 }
 
@@ -128,7 +132,7 @@ def test_the_rule_that_keeps_traffic_is_named(guarded, rule):
 def test_what_to_add_to_the_ruleset(guarded):
     """`bora show sync` and `bora check` name the chain, and say which lines would let established flows go by Bora."""
     net = guarded
-    undo, _ = set_rule(net, "nft-forward")
+    undo, _ = set_rule(net, "nft-conntrack")
     try:
         wait_for_guard(net, True, "nothing is said to hold traffic back")
         deadline = time.monotonic() + RESUME_SECONDS
@@ -229,7 +233,13 @@ def test_rule_added_while_running(guarded, rule):
     try:
         time.sleep(NOTICE_SECONDS.get(rule, 0.0))
         check_forbidden(net, families, "while Bora ran")
-        if not rule.startswith("ip-rule"):  # these Bora follows
+        if rule in FOLLOWED:
+            deadline = time.monotonic() + RESUME_SECONDS
+            while not net.bora.show("sync")["rules"]:
+                assert time.monotonic() < deadline, net.bora.guard()
+                time.sleep(0.05)
+            check_forbidden(net, families, "while Bora followed the rule")
+        elif not rule.startswith("ip-rule"):  # these Bora follows, too
             wait_for_guard(net, True, "show sync does not say why traffic is left to the kernel")
     finally:
         shell(net, undo)
