@@ -38,7 +38,6 @@ class Network:
         self.over = KINDS[over]()
         self.queues = queues
         path, _, kind = backend.partition("-")
-        self.path = path
         self.generic = kind == "generic"
         self.wire = WIRES[kind](self) if kind in WIRES else None
         self.bora = None

@@ -70,7 +70,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		if (linux_forwards(ctx, p, v6))
 			return pass(count, BORA_UNSUPPORTED);
 		if (has_rules(in, v6)) {
-			int said = rules_decide(p, v6, in, BORA_MAX_INTERFACES);
+			int said = rules_decide(p, v6, in, engine_output(p, v6, in));
 
 			if (said != RULES_FORWARD)
 				return said == RULES_DROP ? forbid(count) : pass(count, BORA_GUARD);

@@ -77,6 +77,20 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const str
 	return REASON_NONE;
 }
 
+/* The interface that the engine sends a packet by, whose workers read the same FIB; BORA_MAX_INTERFACES if that is not sure. */
+static __always_inline __u32 engine_output(const struct packet *p, bool v6, const struct bora_port *in)
+{
+	__u32 hop = hop_of(in, !v6 ? (void *)&p->ip4->daddr : (void *)&p->ip6->daddr, v6);
+	struct fib_adjacency *adjacency;
+
+	if (!hop || (hop & BORA_FIB_REASON))
+		return BORA_MAX_INTERFACES;
+	adjacency = fib_adjacency(hop);
+	if (!adjacency || adjacency->port >= BORA_MAX_INTERFACES || p->l3_length > adjacency->mtu)
+		return BORA_MAX_INTERFACES;
+	return adjacency->port;
+}
+
 /*
  * Reverse-path check (RFC 3704). In loose mode any route to a neighbour will do, as in fib_validate_source().
  * bpf_fib_lookup picks one of several paths, so a valid source may fail here. Therefore Linux decides.

@@ -27,11 +27,15 @@ impl Program {
     /// # Errors
     /// What the kernel says; the program knows no generation then.
     pub fn find_generation(&mut self) -> Result<(), ProgramError> {
-        let address = find();
+        self.read_generation_at(0);
+        self.read_generation_at(find()?);
+        Ok(())
+    }
+
+    fn read_generation_at(&mut self, address: u64) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.generation_at = *address.as_ref().unwrap_or(&0);
+            bss.generation_at = address;
         }
-        address.map(|_| ())
     }
 }
 

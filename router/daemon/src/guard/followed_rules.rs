@@ -1,6 +1,6 @@
 //! The rules of nftables that the program follows by itself, because they need no connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use bora_mirror::{Firewall, GuardReport};
@@ -49,30 +49,26 @@ impl FollowedRules {
         let began = Instant::now();
         self.before = self.totals(counted);
         self.source = source;
-        for v6 in [false, true] {
-            let at = usize::from(v6);
-            let compiled = rules.compiles[at].then(|| {
-                let tracked = rules.transit[at].looks_at_conntrack;
-                rules.ruleset.compile(v6, tracked, &self.source.1)
-            });
-            let compiled = compiled.transpose();
-            self.why_not[at] = compiled.as_ref().err().map(ToString::to_string);
-            self.programs[at] = compiled.ok().flatten().unwrap_or_default();
+        self.programs = Default::default();
+        self.why_not = Default::default();
+        for at in (0..2).filter(|&at| rules.compiles[at]) {
+            let tracked = rules.transit[at].looks_at_conntrack;
+            match rules.ruleset.compile(at == 1, tracked, &self.source.1) {
+                Ok(program) => self.programs[at] = program,
+                Err(why) => self.why_not[at] = Some(why.to_string()),
+            }
         }
-        let pages = RulePages::new([&self.programs[0], &self.programs[1]]);
-        let pages = pages.unwrap_or_else(|error| {
-            self.programs = Default::default();
-            self.why_not = [Some(error.to_string()), Some(error.to_string())];
-            RulePages::default()
-        });
-        let places = self.programs.iter().flat_map(|it| &it.entries);
-        let places: Vec<&Place> = places.filter_map(|entry| entry.place.as_ref()).collect();
-        self.before.retain(|place, _| places.contains(&place));
-        let changed = pages != self.pages;
-        self.pages = pages;
+        let before = std::mem::take(&mut self.pages);
+        match RulePages::new([&self.programs[0], &self.programs[1]]) {
+            Ok(pages) => self.pages = pages,
+            Err(why) => self.refused(why.to_string()),
+        }
+        let entries = self.programs.iter().flat_map(|it| &it.entries);
+        let places: BTreeSet<&Place> = entries.filter_map(|it| it.place.as_ref()).collect();
+        self.before.retain(|place, _| places.contains(place));
+        let changed = self.pages != before;
         if changed {
-            let octets = self.pages.octets();
-            let took = began.elapsed();
+            let (octets, took) = (self.pages.octets(), began.elapsed());
             log::debug!("rules of nftables compiled: {octets} octets, {took:?}");
         }
         changed
@@ -83,7 +79,7 @@ impl FollowedRules {
         &self.pages
     }
 
-    /// The program could not take them.
+    /// They cannot be followed.
     pub(crate) fn refused(&mut self, why: String) {
         self.programs = Default::default();
         self.pages = RulePages::default();

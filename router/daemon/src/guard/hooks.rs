@@ -235,7 +235,7 @@ impl Hooks {
         let mut lines = Vec::new();
         let versions = self.survey.hooks.iter().zip(self.survey.rules);
         for ((hooks, follows), family) in versions.zip(["IPv4", "IPv6"]) {
-            let alone = |hook: &Hook| !hook.holds && !(follows && hook.trusted);
+            let alone = |hook: &Hook| !(hook.holds || follows && hook.trusted);
             for (hook, name) in hooks.iter().zip(HOOKS).filter(|(hook, _)| alone(hook)) {
                 let functions = hook.functions.iter().map(|f| self.name(*f));
                 lines.extend(functions.map(|f| format!("{family}: {name}: {f}")));

@@ -52,7 +52,7 @@ pub struct RulePages {
 
 /// Programs that take more than [`RULE_PAGES`] pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rules and the elements of their sets take {} MiB, more than {}", .0.div_ceil(1 << 20), RULE_PAGES as usize * PAGE >> 20)]
+#[error("the rules and the elements of their sets take {} MiB, more than {}", .0.div_ceil(1 << 20), (RULE_PAGES as usize * PAGE) >> 20)]
 pub struct TooLarge(usize);
 
 impl RulePages {
