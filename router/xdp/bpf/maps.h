@@ -249,7 +249,7 @@ struct rule_work {
 	__u32 rows[BORA_RULE_FIELDS];
 	__u32 steps;
 	__u32 untracked;
-	__u32 depth; /* of the stack */
+	__u32 depth; /* entries in the stack */
 	__u16 path[BORA_RULE_STEPS]; /* entries whose conditions it meets */
 	__u16 stack[BORA_RULE_DEPTH];
 };

@@ -11,7 +11,7 @@
 #define BORA_RULES_H
 
 #define RULE_NONE 0xffffffffu
-#define RULE_LEVELS 8 /* of a tree: more numbers than the pages hold */
+#define RULE_LEVELS 8 /* levels of a tree with more numbers than the pages hold */
 #define RULE_LEVELS6 10
 
 /* The rules of an IP version. The verifier of Linux 6.1 believes only in bounds that are set right before they are used. */

@@ -84,7 +84,7 @@ impl Hooks {
                 let mut chains = transit.chains.iter().filter(|chain| chain.hook == place);
                 followed || chains.all(|chain| chain.leaves_alone)
             }
-            // of packets that conntrack has not seen, nothing is translated
+            // nothing is translated of packets that conntrack has not seen
             Some(Function::Translates) => followed,
             Some(Function::Defragments | Function::Tracks) => {
                 followed || !transit.looks_at_conntrack
