@@ -5,6 +5,7 @@ import time
 
 import pytest
 from lib.packets import udp4
+from lib.topology import BEHIND4, BEHIND6
 
 from test_guard import ALLOWED, FORBIDDEN, guarded, passes, shell  # noqa: F401
 from test_prove import prove
@@ -48,11 +49,20 @@ def edge(guarded):  # noqa: F811
 
 
 def test_bora_follows_rules_that_need_no_connection(edge):
+    """What a change forbids does not pass from then on: Linux decides until Bora has read the rules."""
     wait_for_bora(edge)
-    for _ in range(3):
-        shell(edge, "nft add rule inet edge services udp dport 5555 drop")
-        assert passes(edge, 4, ALLOWED) == passes(edge, 6, ALLOWED) == 0, "at once"
-        shell(edge, "nft flush chain inet edge services; nft add rule inet edge services udp dport 4444 drop")
+    bogons = {4: BEHIND4[0], 6: BEHIND6[0]}
+    for add, undo in (
+        (["add rule inet edge services udp dport 5555 drop"], ["flush chain inet edge services", "add rule inet edge services udp dport 4444 drop"]),
+        ([f"add element inet edge bogons{family} {{ {bogons[family]} }}" for family in (4, 6)],
+         [f"delete element inet edge bogons{family} {{ {bogons[family]} }}" for family in (4, 6)]),
+        (["add chain inet edge late { type filter hook postrouting priority 0; policy drop; }"], ["delete chain inet edge late"]),
+    ):
+        shell(edge, f"nft '{'; '.join(add)}'")
+        assert passes(edge, 4, ALLOWED) == passes(edge, 6, ALLOWED) == 0, f"at once: {add}"
+        time.sleep(1)
+        assert passes(edge, 4, ALLOWED) == passes(edge, 6, ALLOWED) == 0, f"later: {add}"
+        shell(edge, f"nft '{'; '.join(undo)}'")
         wait_for_bora(edge)
 
 
