@@ -269,6 +269,7 @@ def judged(lan, tier, cases, say):
             failed.append(name)
             say(f"{name}: FAILED: {error}; {lan.bora.show('sync')['flows']}; {lan.bora.show('drops')}")
     if not case.own:
+        lan.kill()
         return failed
     say(f"{tier}: a rule that forbids flows counts after {forbidden(lan, bora[3]):.1f} s")
     lan.router.exec("nft", "delete", "table", "inet", "forbid")

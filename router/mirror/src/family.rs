@@ -37,6 +37,8 @@ pub(crate) struct Family<P> {
     pub(crate) changed: Vec<P>,
     /// Prefixes where Linux has been seen to do something else than the FIB says; they are Linux's.
     pub(crate) distrusted: BTreeSet<P>,
+    /// IPv6 prefixes with a multipath route of which some ways have an MTU of their own: Linux shows that of one way for all.
+    pub(crate) uneven: BTreeSet<(Tree, P)>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<(Tree, P)>,
     /// On-link hosts for which no next hop was free; Linux forwards to them.
@@ -78,6 +80,7 @@ impl<P: Prefix> Family<P> {
             mtu_changes: BTreeSet::new(),
             changed: Vec::new(),
             distrusted: BTreeSet::new(),
+            uneven: BTreeSet::new(),
             refused: HashSet::new(),
             without_hop: BTreeSet::new(),
             bulk: None,
@@ -195,6 +198,7 @@ impl<P: Prefix> Family<P> {
         self.mtus.retain(|(tree, _), _| *tree != table);
         self.rivals.retain(|(tree, _)| *tree != table);
         self.without_hop.retain(|(tree, _)| *tree != table);
+        self.uneven.retain(|(tree, _)| *tree != table);
         for (_, key) in self.hosts.extract_if(|(tree, _), _| *tree == table) {
             hops.release_hop(key);
         }
@@ -225,7 +229,19 @@ impl<P: Prefix> Family<P> {
             return Applied::Done;
         };
         let mut routes = self.get(at).to_vec();
-        let applied = if gone || expired {
+        let was_uneven = self.uneven.contains(&at);
+        if replace || gone {
+            self.uneven.remove(&at);
+        } else if P::V6 && prefix_routes::has_other_mtu(hops, &routes, &new) {
+            self.uneven.insert(at);
+        }
+        let applied = if gone && was_uneven {
+            prefix_routes::remove::<P>(world, hops, &mut routes, &new);
+            if prefix_routes::has_ways(hops, &routes, &new) {
+                self.uneven.insert(at);
+            }
+            Applied::Suspicious // which way has which MTU, only Linux knows
+        } else if gone || expired {
             prefix_routes::remove::<P>(world, hops, &mut routes, &new)
         } else {
             if only && !P::V6 {
@@ -426,6 +442,11 @@ impl<P: Prefix> Family<P> {
         changes
     }
 
+    /// Whether a prefix is left to Linux, whatever its routes say.
+    pub(crate) fn is_linuxs(&self, at: (Tree, P)) -> bool {
+        self.distrusted.contains(&at.1) || self.uneven.contains(&at)
+    }
+
     pub(crate) fn sync_prefix(
         &mut self,
         world: &World,
@@ -439,7 +460,7 @@ impl<P: Prefix> Family<P> {
         self.note_mtu(hops, at, best);
         self.note_rivals(at);
         let excepted = at.1.is_host() && world.exceptions.contains(&P::ip(at.1.parts().0));
-        let distrusted = self.distrusted.contains(&at.1);
+        let distrusted = self.is_linuxs(at);
         let host = self
             .host_way(world, hops, at)
             .filter(|_| !excepted && !distrusted);

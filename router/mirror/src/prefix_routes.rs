@@ -66,6 +66,20 @@ pub(crate) fn insert<P: Prefix>(
     Applied::Done
 }
 
+/// Whether a way was added to a route, and one of both has another MTU than the other.
+pub(crate) fn has_other_mtu(hops: &NextHops, routes: &[Route], new: &Route) -> bool {
+    let mtu = |route: &Route| hops.target(route.target).and_then(|target| target.mtu);
+    let mut same = routes.iter().filter(|route| route.key() == new.key());
+    same.any(|route| has_ways_of(hops, new, route) && mtu(route) != mtu(new))
+}
+
+/// Whether a route like this one has several ways.
+pub(crate) fn has_ways(hops: &NextHops, routes: &[Route], like: &Route) -> bool {
+    let mut same = routes.iter().filter(|route| route.key() == like.key());
+    let ways = |route: &Route| hops.target(route.target).map_or(0, |it| it.hops.len());
+    same.any(|route| ways(route) > 1)
+}
+
 /// Which route of the prefix a replacing one replaces.
 fn to_replace<P: Prefix>(hops: &NextHops, routes: &[Route], new: &Route) -> Option<usize> {
     let same_key = |route: &Route| route.key() == new.key();

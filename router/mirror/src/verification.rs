@@ -348,8 +348,8 @@ impl Comparison {
         let table = of.family.fib_of(tree)?;
         let (entries, next) = P::fib_part(of.fib, table, place.from, PART);
         for (prefix, id) in entries {
-            if ours.family.distrusted.contains(&prefix) {
-                continue; // Linux has it, whatever its tables say
+            if ours.family.is_linuxs((tree, prefix)) {
+                continue; // whatever its tables say
             }
             let there = other.find(tree, prefix);
             let ids = match place.back {

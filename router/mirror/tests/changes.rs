@@ -350,6 +350,41 @@ fn mtu_ports_and_new_links() {
 }
 
 #[test]
+fn ways_with_mtus_of_their_own_are_linuxs() {
+    with_router(|router| {
+        let is_linuxs = |router: &Router| is_punt(router, "2001:db8:f0::1", Reason::Unsupported);
+        let add = |router: &mut Router, what: &str| {
+            run(&format!("ip -6 route {what}"));
+            router.agree();
+        };
+        known("r0", "2001:db8:0::3");
+        add(router, "add 2001:db8:f0::/48 via 2001:db8:1::2 dev r1");
+        assert!(!is_linuxs(router));
+        // a dump shows the MTU of the first way for both
+        add(
+            router,
+            "append 2001:db8:f0::/48 via 2001:db8:0::2 dev r0 mtu 1280",
+        );
+        assert!(is_linuxs(router));
+        add(router, "append 2001:db8:f0::/48 via 2001:db8:0::3 dev r0");
+        assert!(is_linuxs(router));
+        add(router, "del 2001:db8:f0::/48 via 2001:db8:1::2 dev r1");
+        assert!(is_linuxs(router), "two of three are left");
+        add(router, "del 2001:db8:f0::/48 via 2001:db8:0::3 dev r0");
+        assert!(!is_linuxs(router));
+        match router.look_up("2001:db8:f0::1".parse().unwrap()) {
+            NextHop::Forward(way) => assert_eq!(way.mtu, 1280),
+            other => panic!("{other:?}"),
+        }
+        add(
+            router,
+            "replace 2001:db8:f0::/48 mtu 1400 nexthop via 2001:db8:0::2 dev r0 nexthop via 2001:db8:1::2 dev r1",
+        );
+        assert!(!is_linuxs(router), "all have the same");
+    });
+}
+
+#[test]
 fn overflow_recovers() {
     let config = MirrorConfig {
         event_buffer: 4096,

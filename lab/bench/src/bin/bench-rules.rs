@@ -4,12 +4,14 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
+use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bora_bench::veth::Forwarder;
 use bora_bench::{Results, ends, publish};
+use bora_linux::netns;
 use bora_network::{Network, Offer, Subject, Testbed, Traffic};
 use clap::Parser;
 
@@ -71,9 +73,14 @@ fn main() -> anyhow::Result<()> {
 
 /// Replaces the router's rules.
 fn load(network: &Network, rules: &str) -> anyhow::Result<()> {
-    let script = format!("nft -f - <<'END'\nflush ruleset\n{rules}\nEND");
-    network.router().run(&script).context("nft")?;
-    Ok(())
+    // longer than a command line may be
+    let path = std::env::temp_dir().join(format!("bora-bench-rules-{}.nft", std::process::id()));
+    fs::write(&path, format!("flush ruleset\n{rules}"))
+        .with_context(|| path.display().to_string())?;
+    let mut command = network.router().command("nft");
+    let loaded = netns::output(command.arg("-f").arg(&path)).context("nft");
+    fs::remove_file(&path).with_context(|| path.display().to_string())?;
+    loaded.map(|_| ())
 }
 
 /// Until nothing is left to Linux.

@@ -33,6 +33,7 @@ fn function(name: &str) -> Option<Function> {
         "nft_do_chain_inet" | "nft_do_chain_ipv4" | "nft_do_chain_ipv6" => Function::Chains,
         "ipv4_conntrack_defrag" | "ipv6_defrag" => Function::Defragments,
         "ipv4_conntrack_in" | "ipv6_conntrack_in" | "nf_confirm" => Function::Tracks,
+        "ipv4_confirm" | "ipv6_confirm" => Function::Tracks, // Linux 6.2 and before
         "ipt_do_table" | "ip6t_do_table" | "iptable_mangle_hook" | "ip6table_mangle_hook" => {
             Function::LegacyChains
         }
