@@ -61,6 +61,8 @@ pub(crate) struct Further<P> {
     pub(crate) loaded: bool,
 }
 
+/// The least MTU of IPv6, octets (RFC 8200 5): shorter packets pass by any way.
+const IPV6_MIN_MTU: u32 = 1280;
 /// Most prefixes that are kept for those who ask what has changed lately.
 const CHANGED: usize = 100;
 /// From this many changed prefixes on, they are written in one load. Most that are written before the clock is looked at, which
@@ -515,6 +517,7 @@ impl<P: Prefix> Family<P> {
     fn note_mtu(&mut self, hops: &NextHops, at: (Tree, P), best: Option<Best>) {
         let mtu_of = |route: &Route| hops.target(route.target)?.mtu;
         let mtu = match best {
+            Some(_) if self.uneven.contains(&at) => Some(IPV6_MIN_MTU),
             Some(Best::Route(route)) => mtu_of(&route),
             // the smallest, because any of them may be taken
             Some(Best::Depends) => self.get(at).iter().filter_map(mtu_of).min(),
