@@ -80,8 +80,12 @@ __noinline __u32 rule_row(__u32 v6, __u32 field, __u32 value)
 			return RULE_NONE;
 		at = at / 16 % (FIB_PAGE_WORDS / 16) * 16;
 #pragma unroll
-		for (int i = 0; i < 16; i++)
-			smaller += is_smaller(page->words[at + i], (__u64)value + 1);
+		for (int i = 0; i < 16; i++) {
+			__u64 difference = page->words[at + i] - ((__u64)value + 1);
+
+			barrier_var(difference); /* as in is_smaller() */
+			smaller += difference >> 63;
+		}
 		if (smaller)
 			best = node * 16 + smaller;
 		node = node * 17 + 1 + smaller;

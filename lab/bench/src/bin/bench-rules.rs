@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use bora_bench::veth::Forwarder;
 use bora_bench::{Results, ends, publish};
 use bora_linux::netns;
-use bora_network::{Network, Offer, Subject, Testbed, Traffic};
+use bora_network::{Napi, Network, Offer, Subject, Testbed, Traffic};
 use clap::Parser;
 
 const TIME: Duration = Duration::from_millis(700);
@@ -34,7 +34,7 @@ struct Options {
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let mut testbed = Testbed::new(&options.bora.canonicalize()?)?;
+    let mut testbed = Testbed::receiving(&options.bora.canonicalize()?, Napi::Threads)?;
     let network = testbed.network();
     let offer = Offer {
         traffic: Traffic::V4(FRAME),
