@@ -31,8 +31,8 @@ mod xt;
 
 pub use bora_linux::attribute::Malformed;
 pub use compile::{
-    Action, Conditions, Decision, Entry, FIELDS, Field, Interface, MOST_BASES, MOST_ENTRIES,
-    NO_WORD, Program, Ranges, Refusal, Start,
+    Action, Conditions, DEPTH, Decision, Entry, FIELDS, Field, Interface, MOST_BASES, MOST_ENTRIES,
+    MOST_STEPS, NO_WORD, Program, Ranges, Refusal, Start,
 };
 pub use expression::{Bitwise, Comparison, Destination, Expression, PayloadBase, Verdict};
 pub use model::{Base, Chain, Element, Family, Hook, Kind, Rule, Ruleset, Set, Table, TableKey};

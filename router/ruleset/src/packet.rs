@@ -115,7 +115,7 @@ pub(crate) struct Packet {
 }
 
 /// NF_IP_PRI_CONNTRACK
-const CONNTRACK: i32 = -200;
+pub(crate) const CONNTRACK: i32 = -200;
 
 impl Packet {
     /// In a base chain; `local_first` as in [`crate::Question`], `rewritten` if rules may change destinations.

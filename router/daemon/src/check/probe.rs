@@ -66,7 +66,7 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
             lines.push(shaper(&link.name, kind));
         }
     }
-    lines.extend(express.iter().flat_map(|express| express.rules().told()));
+    lines.extend(express.iter().flat_map(|express| express.rules_told(guard)));
     lines.extend(Flows::new(guard, by_chains, ports, forwards, &own).lines);
     Ok(lines)
 }

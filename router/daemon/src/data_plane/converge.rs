@@ -77,6 +77,11 @@ impl DataPlane {
     }
 
     fn look_at_hooks(&mut self) -> bool {
+        let guard = self.mirror.guard();
+        let compiles = guard.firewall.as_ref().map(|rules| rules.compiles);
+        if compiles.unwrap_or_default() == [false; 2] {
+            return self.express.look_at_hooks(guard, Vec::new());
+        }
         let links = self.mirror.links().values();
         let index: BTreeMap<&str, u32> = links.map(|it| (it.name.as_str(), it.index)).collect();
         let interfaces = names(&self.ports, &self.devices).into_iter();
@@ -88,7 +93,7 @@ impl DataPlane {
             })
         });
         let interfaces = interfaces.collect();
-        self.express.look_at_hooks(self.mirror.guard(), interfaces)
+        self.express.look_at_hooks(guard, interfaces)
     }
 
     fn agree_on_ports(&mut self, config: &File) -> anyhow::Result<bool> {

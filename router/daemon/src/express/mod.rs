@@ -190,9 +190,9 @@ impl Express {
     ) -> bool {
         self.program.want_flows(!guard.flowtables.is_empty());
         let counted = |v6, entry| counted(&self.program, v6, entry);
-        if self.rules.compile(guard, interfaces, counted) {
+        if let Some(pages) = self.rules.compile(guard, interfaces, counted) {
             self.trust = Trust::default();
-            if let Err(error) = self.program.follow(self.rules.pages()) {
+            if let Err(error) = self.program.follow(&pages) {
                 log::warn!("the program cannot follow nftables' rules: {error}");
                 self.rules.refused(error.to_string());
             }
@@ -213,9 +213,9 @@ impl Express {
         self.hooks.update(&self.program) || changed
     }
 
-    /// The rules of nftables that the program follows.
-    pub(crate) fn rules(&self) -> &FollowedRules {
-        &self.rules
+    /// What becomes of nftables' rules that need no connection, in words.
+    pub(crate) fn rules_told(&self, guard: &GuardReport) -> Vec<String> {
+        self.rules.told(self.hooks.held_by_chains(guard))
     }
 
     /// What these rules have counted.

@@ -26,63 +26,61 @@ pub(crate) struct FollowedRules {
     programs: [Program; 2],
     /// Why rules are not followed, IPv4 and IPv6.
     why_not: [Option<String>; 2],
-    pages: RulePages,
     /// What programs before the current ones have counted.
     before: BTreeMap<Place, Counted>,
 }
 
 impl FollowedRules {
-    /// Compiles the rules if they or the interfaces are others than before; `true` if the program has to follow other pages.
-    /// `counted`: what the program has counted by each entry so far.
+    /// Compiles the rules if they or the interfaces are others than before; returns what the program has to follow from now on, and begins
+    /// to count anew, if that is something else. `counted`: what the program has counted by each entry so far.
     pub(crate) fn compile(
         &mut self,
         guard: &GuardReport,
         interfaces: Vec<Interface>,
         counted: impl Fn(bool, usize) -> Counted,
-    ) -> bool {
+    ) -> Option<RulePages> {
         let none = Firewall::default();
         let rules = guard.firewall.as_ref().unwrap_or(&none);
         let source = (rules.edition, interfaces);
         if source == self.source {
-            return false;
+            return None;
         }
         let began = Instant::now();
-        self.before = self.totals(counted);
         self.source = source;
-        self.programs = Default::default();
         self.why_not = Default::default();
+        let mut programs: [Program; 2] = Default::default();
         for at in (0..2).filter(|&at| rules.compiles[at]) {
             let tracked = rules.transit[at].looks_at_conntrack;
             match rules.ruleset.compile(at == 1, tracked, &self.source.1) {
-                Ok(program) => self.programs[at] = program,
+                Ok(program) => programs[at] = program,
                 Err(why) => self.why_not[at] = Some(why.to_string()),
             }
         }
-        let before = std::mem::take(&mut self.pages);
-        match RulePages::new([&self.programs[0], &self.programs[1]]) {
-            Ok(pages) => self.pages = pages,
-            Err(why) => self.refused(why.to_string()),
+        let pages = match RulePages::new([&programs[0], &programs[1]]) {
+            Ok(pages) => pages,
+            Err(why) => {
+                programs = Default::default();
+                self.why_not = [Some(why.to_string()), Some(why.to_string())];
+                RulePages::default()
+            }
+        };
+        // rules that are as before go on counting
+        if programs == self.programs {
+            return None;
         }
+        self.before = self.totals(counted);
+        self.programs = programs;
         let entries = self.programs.iter().flat_map(|it| &it.entries);
         let places: BTreeSet<&Place> = entries.filter_map(|it| it.place.as_ref()).collect();
         self.before.retain(|place, _| places.contains(place));
-        let changed = self.pages != before;
-        if changed {
-            let (octets, took) = (self.pages.octets(), began.elapsed());
-            log::debug!("rules of nftables compiled: {octets} octets, {took:?}");
-        }
-        changed
-    }
-
-    /// What the program has to follow.
-    pub(crate) fn pages(&self) -> &RulePages {
-        &self.pages
+        let (octets, took) = (pages.octets(), began.elapsed());
+        log::debug!("rules of nftables compiled: {octets} octets, {took:?}");
+        Some(pages)
     }
 
     /// They cannot be followed.
     pub(crate) fn refused(&mut self, why: String) {
         self.programs = Default::default();
-        self.pages = RulePages::default();
         self.why_not = [Some(why.clone()), Some(why)];
     }
 
@@ -110,16 +108,15 @@ impl FollowedRules {
         totals
     }
 
-    /// What becomes of the rules, in words.
-    pub(crate) fn told(&self) -> Vec<String> {
+    /// What becomes of the rules, in words. `held`: IP versions that are Linux's all the same.
+    pub(crate) fn told(&self, held: [bool; 2]) -> Vec<String> {
         let mut lines = Vec::new();
-        for (family, (program, why_not)) in
-            FAMILIES.iter().zip(self.programs.iter().zip(&self.why_not))
-        {
+        for (at, family) in FAMILIES.iter().enumerate() {
+            let (program, why_not) = (&self.programs[at], &self.why_not[at]);
             if let Some(why) = why_not {
                 lines.push(format!("{family}: nftables' rules are Linux's: {why}"));
             }
-            if program.starts.is_empty() {
+            if program.starts.is_empty() || held[at] {
                 continue;
             }
             lines.push(format!("{family}: Bora follows nftables' rules itself"));
@@ -142,5 +139,72 @@ impl FollowedRules {
             }
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bora_ruleset::Ruleset;
+
+    use super::*;
+
+    /// A table `t` of family inet with a forward chain of one rule, `counter`, of this handle.
+    fn guard(edition: u64, handle: u8) -> GuardReport {
+        let chain = [
+            &[
+                1, 0, 0, 0, 6, 0, 1, 0, b't', 0, 0, 0, 6, 0, 3, 0, b'f', 0, 0, 0,
+            ][..], // NFTA_CHAIN_TABLE, NAME
+            &[
+                20, 0, 4, 128, 8, 0, 1, 0, 0, 0, 0, 2, 8, 0, 2, 0, 0, 0, 0, 0,
+            ], // NFTA_CHAIN_HOOK: forward
+            &[11, 0, 7, 0, b'f', b'i', b'l', b't', b'e', b'r', 0, 0], // NFTA_CHAIN_TYPE
+        ];
+        let rule = [
+            &[
+                1, 0, 0, 0, 6, 0, 1, 0, b't', 0, 0, 0, 6, 0, 2, 0, b'f', 0, 0, 0,
+            ][..], // NFTA_RULE_TABLE, CHAIN
+            &[12, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, handle], // NFTA_RULE_HANDLE
+            &[
+                20, 0, 4, 128, 16, 0, 1, 128, 12, 0, 1, 0, b'c', b'o', b'u', b'n', b't', b'e',
+                b'r', 0,
+            ],
+        ];
+        let mut ruleset = Ruleset::default();
+        ruleset.read((10 << 8) | 3, &chain.concat()).unwrap();
+        ruleset.read((10 << 8) | 6, &rule.concat()).unwrap();
+        GuardReport {
+            firewall: Some(Firewall {
+                edition,
+                compiles: [true, false],
+                ruleset: Arc::new(ruleset),
+                ..Firewall::default()
+            }),
+            ..GuardReport::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_counted_twice_when_rules_are_read_again() {
+        let mut rules = FollowedRules::default();
+        let five = |_, _| Counted {
+            packets: 5,
+            octets: 500,
+        };
+        let packets = |rules: &FollowedRules| -> u64 {
+            rules.totals(five).values().map(|one| one.packets).sum()
+        };
+        let mut follow = |edition, handle| {
+            let pages = rules.compile(&guard(edition, handle), Vec::new(), five);
+            (pages.is_some(), packets(&rules))
+        };
+        assert_eq!(follow(1, 7), (true, 5));
+        assert_eq!(follow(2, 7), (false, 5), "something else has changed");
+        assert_eq!(
+            follow(3, 8),
+            (true, 5),
+            "what the old rule has counted is gone"
+        );
     }
 }

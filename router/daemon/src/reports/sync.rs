@@ -100,7 +100,7 @@ fn report(router: &Router, compared: Result<Vec<Difference>, String>) -> SyncRep
         notices: router.in_force.notices(),
         last_minute: router.minute.shares(),
         guard: guard(plane, &router.guard_watch),
-        rules: plane.express().rules().told(),
+        rules: plane.express().rules_told(mirror.guard()),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
         flows: plane.flows(),

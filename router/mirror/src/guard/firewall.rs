@@ -30,7 +30,7 @@ pub struct Firewall {
     pub transit: [Transit; 2],
     /// Whether the rules may be compiled ([`Ruleset::compile`]), IPv4 and IPv6.
     pub compiles: [bool; 2],
-    /// The rules, with the elements of all sets if they may be compiled.
+    /// The rules with the elements of all sets, if they may be compiled.
     pub ruleset: Arc<Ruleset>,
 }
 
@@ -80,10 +80,12 @@ impl Rules {
         };
         self.take(ruleset, local_first, new_elements);
         if self.complete.0 != self.edition {
-            let mut ruleset = self.ruleset.clone();
-            let further = |it: &Ruleset| bodies(it.further_sets());
-            if self.compiles != [false; 2] && !elements(socket, &mut ruleset, further)? {
-                return Ok(None);
+            let mut ruleset = Ruleset::default();
+            if self.compiles != [false; 2] {
+                ruleset.clone_from(&self.ruleset);
+                if !elements(socket, &mut ruleset, |it| bodies(it.further_sets()))? {
+                    return Ok(None);
+                }
             }
             self.complete = (self.edition, Arc::new(ruleset));
         }

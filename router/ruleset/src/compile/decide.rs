@@ -3,9 +3,9 @@
 use super::{Action, FIELDS, Program, Start};
 
 /// Most entries whose conditions a packet may meet.
-pub(super) const MOST_STEPS: usize = 64;
+pub const MOST_STEPS: usize = 64;
 /// Most chains that are entered from each other (NFT_JUMP_STACK_SIZE).
-pub(super) const DEPTH: usize = 16;
+pub const DEPTH: usize = 16;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 pub use conditions::{Conditions, FIELDS, Field, NO_WORD};
-pub use decide::Decision;
+pub use decide::{DEPTH, Decision, MOST_STEPS};
 pub use ranges::Ranges;
 
 use crate::expression::{Expression, Verdict};
 use crate::model::{Base, Hook, Kind, Ruleset, Table};
+use crate::packet::CONNTRACK;
 use crate::report::{Place, Transit};
 use crate::transit::Stop;
 use rule::{Part, What};
@@ -25,8 +26,6 @@ use rule::{Part, What};
 pub const MOST_ENTRIES: usize = 4096;
 /// Most base chains of a program.
 pub const MOST_BASES: usize = 16;
-/// NF_IP_PRI_CONNTRACK
-const CONNTRACK: i32 = -200;
 
 /// An interface that rules may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,14 +103,6 @@ pub struct Program {
     pub entries: Vec<Entry>,
     /// The base chains, in order; none: the rules leave all transit alone.
     pub starts: Vec<Start>,
-}
-
-impl Program {
-    /// Whether it looks at the interface that packets leave by.
-    pub fn needs_output(&self) -> bool {
-        let mut entries = self.entries.iter();
-        entries.any(|entry| entry.conditions.of(Field::Output).is_some())
-    }
 }
 
 /// Why rules cannot be a program.

@@ -26,16 +26,22 @@ struct Proved {
     constant: usize,
 }
 
+/// The environment's seed, or a random one; says which.
+fn seed() -> u64 {
+    let seed = std::env::var("BORA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("BORA_SEED={seed}");
+    seed
+}
+
 #[test]
 fn linux_does_what_the_analysis_says() {
     if !common::is_root() {
         return;
     }
-    let seed = std::env::var("BORA_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("BORA_SEED={seed}");
+    let seed = seed();
     let network = Network::new("ruleset");
     let mut proved = Proved::default();
     let end = Instant::now() + TIME;
@@ -92,11 +98,7 @@ fn decides(name: &str, load: impl Fn(&mut fastrand::Rng) -> (Result<(), String>,
     if !common::is_root() {
         return;
     }
-    let seed = std::env::var("BORA_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("BORA_SEED={seed}");
+    let seed = seed();
     let network = Network::new(name);
     let interfaces = network.interfaces();
     let mut random = fastrand::Rng::with_seed(seed);

@@ -6,7 +6,7 @@ use bora_contract::{
     RULE_BASE_ACCEPTS, RULE_BASE_ROUTED, RULE_BASE_UNTRACKED, RULE_BASES, RULE_FIELDS, RULE_PAGES,
     RuleAction,
 };
-use bora_ruleset::{Action, Field, MOST_ENTRIES, Program, Start};
+use bora_ruleset::{Action, DEPTH, Field, MOST_BASES, MOST_ENTRIES, MOST_STEPS, Program, Start};
 
 /// Octets of a page.
 pub(super) const PAGE: usize = 4096;
@@ -20,8 +20,13 @@ const COUNTS: u32 = 0x100;
 /// Octets to which all arrays are aligned: those of a node.
 const LINE: usize = 64;
 
-const _: () =
-    assert!(MOST_ENTRIES == bora_contract::RULES && RULE_BASES == bora_ruleset::MOST_BASES);
+// the reference follows packets as far as the program does
+const _: () = assert!(
+    MOST_ENTRIES == bora_contract::RULES
+        && MOST_BASES == RULE_BASES
+        && MOST_STEPS == bora_contract::RULE_STEPS
+        && DEPTH == bora_contract::RULE_DEPTH
+);
 
 /// The tree of a field (`struct bora_rule_field`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +200,11 @@ fn place(
 }
 
 /// Where values of a field begin that meet the conditions of other entries, and the bits of these; the first begin at 0.
-fn intervals(program: &Program, field: Field, most: u128) -> Vec<(u128, Vec<u64>)> {
+fn intervals(
+    program: &Program,
+    field: Field,
+    most: u128,
+) -> impl Iterator<Item = (u128, Vec<u64>)> {
     let mut bits = vec![0u64; program.entries.len().div_ceil(64)];
     let mut changes: BTreeMap<u128, Vec<usize>> = BTreeMap::from([(0, Vec::new())]);
     for (number, entry) in program.entries.iter().enumerate() {
@@ -210,13 +219,13 @@ fn intervals(program: &Program, field: Field, most: u128) -> Vec<(u128, Vec<u64>
             }
         }
     }
-    let each = changes.into_iter().map(|(at, entries)| {
+    // one at a time: a row may have 512 octets, and there may be 200 000
+    changes.into_iter().map(move |(at, entries)| {
         for number in entries {
             bits[number / 64] ^= 1 << (number % 64);
         }
         (at, bits.clone())
-    });
-    each.collect()
+    })
 }
 
 /// A row: which of its words are not zero, and these words.
