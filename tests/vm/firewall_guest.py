@@ -5,7 +5,6 @@ and forwards most of them itself.
 """
 
 import dataclasses
-import os
 import re
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ BULK = 40  # packets of a conversation and direction, once its flow is settled
 DATA = 200  # octets of each
 SERVER_PORT = 5000
 TIERS = ("express", "engine")
+VETH_TAGS = (6, 3)  # before, veths have generic XDP, and so no bridges (`bora show bridges`)
 SHARE = 0.9  # the least share of all packets by Bora
 BEHIND = "192.168.122"  # a network behind the LAN's host
 
@@ -234,7 +234,8 @@ def body(how, say):
     failed = []
     for kind in {(case.bridge, case.legacy): None for case in CASES}:
         cases = [case for case in CASES if (case.bridge, case.legacy) == kind and (case.short or how != "short")]
-        cases = [case for case in cases if not case.own or finds_flows()]
+        if kind[0] and topic_guest.release() < VETH_TAGS:
+            continue
         if not cases:
             continue
         lan = Lan(cases[0].bridge)
@@ -246,11 +247,6 @@ def body(how, say):
         finally:
             lan.close()
     assert not failed, failed
-
-
-def finds_flows():
-    """Whether this kernel has a function that finds flows for XDP programs (Linux 6.11)."""
-    return tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11)
 
 
 def judged(lan, tier, cases, say):

@@ -32,12 +32,6 @@
 #include "watch.h"
 #include "tracepoints.h"
 
-/* Whether Linux's function finds flows of what came in: by a port, or without a tag by a bridge. */
-static __always_inline bool may_have_flows(const struct packet *p, const struct bora_port *in)
-{
-	return in->index < BORA_MAX_PORTS || (in->ageing_ms && !p->hidden_tag && !p->frame_tags);
-}
-
 static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct net_device *dev,
 				   struct bora_counters *count)
@@ -47,7 +41,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	if (in->path == BORA_PATH_KERNEL)
 		return pass(count, BORA_LEFT_TO_LINUX);
 	reason = gate(ctx, p, v6, in, dev);
-	if (reason == BORA_GUARD && may_have_flows(p, in))
+	if (reason == BORA_GUARD)
 		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 	if (reason != REASON_NONE)
 		return pass(count, reason);
@@ -121,9 +115,7 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 	if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) &&
 	    (ingress_holds(&devices[row->port.index & (BORA_MAX_INTERFACES - 1)]) ||
 	     below_holds(&row->port, false))) {
-		/* Linux's function does not find flows of VLAN devices and macvlans: docs/firewall.md */
-		if (row->port.index == port->trunk && !p.hidden_tag && !p.frame_tags &&
-		    bpf_ktime_get_coarse_ns() <= lease_until && is_for(p.eth, row->port.mac))
+		if (bpf_ktime_get_coarse_ns() <= lease_until && is_for(p.eth, row->port.mac))
 			bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 		return pass(count, BORA_GUARD);
 	}
@@ -149,50 +141,52 @@ int on_port(struct xdp_md *ctx)
 	return shows ? watch_after(ctx, verdict) : verdict;
 }
 
+/* What a packet came in by, and where its IP header is; NULL for what no flow comes in by. */
+static __always_inline struct port_row *input_of_flow(struct xdp_md *ctx, struct packet *p, __be16 *type)
+{
+	struct port_row *own = row_of_interface(ctx->ingress_ifindex), *row;
+
+	if (!own || (void *)(p->eth + 1) > p->end)
+		return NULL;
+	p->port = own->port.index;
+	if (own->port.flags & BORA_PORT_GENERIC) {
+		p->l3 = p->eth + 1;
+		*type = ethernet_type(p->eth);
+		return own->port.trunk < BORA_MAX_PORTS ? own : NULL;
+	}
+	row = device_of_packet(ctx, p, &own->port, type);
+	if (!row)
+		return p->hidden_tag || p->frame_tags ? NULL : own;
+	if (row->port.ageing_ms)
+		return p->hidden_tag || p->frame_tags ? NULL : row;
+	return row->port.flags & BORA_PORT_CAN_REDIRECT ? row : NULL; /* not a macvlan */
+}
+
 /*
  * A packet that the guard holds back: forwarded if it belongs to a flow of Linux's flowtable. A program of
- * its own, because it is loaded only where and when Linux has the function that looks flows up.
+ * its own, because it is loaded only where and when Linux has flowtables.
  */
 static __always_inline int flow_decides(struct xdp_md *ctx)
 {
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
-		.ifindex = ctx->ingress_ifindex,
 	};
-	struct port_row *row = row_of_interface(ctx->ingress_ifindex);
-	struct net_device *dev = device_of(ctx);
+	struct port_row *row;
 	struct bora_counters *count;
-	__be16 type;
+	__be16 type = 0;
 
-	if (!row)
-		return XDP_PASS;
-	count = counters_of(row->port.index);
-	if (!count)
-		return XDP_PASS;
-	if ((void *)(p.eth + 1) > p.end)
-		return pass(count, BORA_GUARD);
-	if (row->port.trunk >= BORA_MAX_PORTS) {
-		__u32 trunk = row->port.trunk;
-
-		if ((row->port.flags & BORA_PORT_GENERIC) || tc_at_ingress(dev))
-			return pass(count, BORA_GUARD);
-		row = port_row(trunk);
-		if (!row)
-			return pass(count, BORA_GUARD);
-		if (!row->port.ageing_ms) { /* a bond; flows of a bridge are its port's (nft_dev_path_info()) */
-			dev = flowtable_bond(dev, &devices[trunk & (BORA_MAX_INTERFACES - 1)]);
-			p.ifindex = row->ifindex;
-		}
-		if (!dev)
-			return pass(count, BORA_GUARD);
-	}
+	row = input_of_flow(ctx, &p, &type);
+	count = counters_of(p.port);
+	if (!row || !count)
+		return count ? pass(count, BORA_GUARD) : XDP_PASS;
 	barrier_var(row); /* else clang adds to it before it is known not to be NULL */
-	p.l3 = p.eth + 1;
-	type = ethernet_type(p.eth);
+	p.ifindex = row->ifindex;
 	if (type == bpf_htons(ETH_P_IP))
-		return forward_flow(ctx, &p, false, &row->port, dev, count);
-	return forward_flow(ctx, &p, true, &row->port, dev, count);
+		return forward_flow(ctx, &p, false, &row->port, count);
+	if (type == bpf_htons(ETH_P_IPV6))
+		return forward_flow(ctx, &p, true, &row->port, count);
+	return pass(count, BORA_GUARD);
 }
 
 SEC("xdp")

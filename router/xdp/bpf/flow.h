@@ -7,17 +7,12 @@
 #ifndef BORA_FLOW_H
 #define BORA_FLOW_H
 
-#include "flow_types.h"
+#include "flow_lookup.h"
 
 enum { FLOW_NAT = 1 << 0 | 1 << 1 }; /* NF_FLOW_SNAT, NF_FLOW_DNAT */
 enum { FLOW_XMIT_NEIGH = 1, FLOW_XMIT_DIRECT = 3 }; /* enum flow_offload_xmit_type */
-enum { FLOWTABLE_OFFLOADS = 1, FLOWTABLE_COUNTS = 2 }; /* enum nf_flowtable_flags */
 enum { DST_FORCE_CHK = -1 }; /* DST_OBSOLETE_FORCE_CHK: the route is good while its number is current */
 enum { ROUTE6_GATEWAY = 0x2, ROUTE6_EXPIRES = 0x400000, ROUTE6_CACHE = 0x1000000 }; /* RTF_* */
-
-#define FLOW_TUPLES bpf_core_field_offset(struct flow_offload, tuplehash)
-#define FLOW_TUPLE bpf_core_field_offset(struct flow_offload_tuple_rhash, tuple)
-#define FLOW_TUPLE_SIZE bpf_core_type_size(struct flow_offload_tuple_rhash)
 
 /* What a flow does with a packet. Addresses: IPv4 in the first word. */
 struct flow_action {
@@ -31,39 +26,13 @@ struct flow_action {
 	__u32 tagged; /* the flow has the tags of its output */
 };
 
-/*
- * Whether the first hook at a device's ingress is a flowtable whose flows the program may forward. A hook
- * before it would see each packet of a flow, and hooks behind it see none. Offloaded flows are the card's. The hook's
- * function must be that of the flowtable's type, which the argument of no chain has.
- */
-static __always_inline bool flowtable_at_ingress(struct net_device *dev)
+/* Whether Linux counts a flow's packets for conntrack, which nobody else can. */
+static __always_inline bool is_counted(const void *flowtable, const void *flow)
 {
-	struct nf_hook_entries *entries;
-	void *function, *flowtable, *type;
-
-	if (!bpf_core_field_exists(dev->nf_hooks_ingress))
-		return false;
-	entries = KERNEL_READ(dev, nf_hooks_ingress);
-	if (!entries || !KERNEL_READ(entries, num_hook_entries))
-		return false;
-	function = KERNEL_READ(entries, hooks[0].hook);
-	flowtable = KERNEL_READ(entries, hooks[0].priv);
-	if (!function || !flowtable)
-		return false;
-	type = MODULE_POINTER(flowtable, struct nf_flowtable, type);
-	if (!type || MODULE_POINTER(type, struct nf_flowtable_type, hook) != function)
-		return false;
-	return !(MODULE_WORD(flowtable, struct nf_flowtable, flags) & FLOWTABLE_OFFLOADS);
-}
-
-/* Whether Linux counts a flow's packets for conntrack, which nobody else can. The device has a flowtable. */
-static __always_inline bool is_counted(struct net_device *dev, const void *flow)
-{
-	struct nf_hook_entries *entries = KERNEL_READ(dev, nf_hooks_ingress);
 	void *connection, *extensions;
 	__u32 place;
 
-	if (!(MODULE_WORD(KERNEL_READ(entries, hooks[0].priv), struct nf_flowtable, flags) & FLOWTABLE_COUNTS))
+	if (!(MODULE_WORD(flowtable, struct nf_flowtable, flags) & FLOWTABLE_COUNTS))
 		return false;
 	if (!bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_ACCT))
 		return true;
@@ -76,34 +45,12 @@ static __always_inline bool is_counted(struct net_device *dev, const void *flow)
 	return word_at(extensions, place) & 0xff;
 }
 
-/*
- * The bond that a packet came in by, if its port is in the bond's flowtable; else NULL. Linux's function asks
- * for the flowtable of the port.
- */
-static __always_inline struct net_device *flowtable_bond(struct net_device *port, const struct bora_device *bond)
-{
-	struct net_device *dev = (void *)bond->address;
-	struct nf_hook_entries *first, *second;
-
-	if (bond->address <= BORA_DEVICE_UNKNOWN || KERNEL_READ(dev, ifindex) != bond->ifindex)
-		return NULL;
-	if (is_elsewhere(dev) || !flowtable_at_ingress(port) || !flowtable_at_ingress(dev))
-		return NULL;
-	first = KERNEL_READ(port, nf_hooks_ingress);
-	second = KERNEL_READ(dev, nf_hooks_ingress);
-	if (KERNEL_READ(first, num_hook_entries) != 1)
-		return NULL; /* the flow is the bond's, so what else is at the port sees its packets */
-	return KERNEL_READ(first, hooks[0].priv) == KERNEL_READ(second, hooks[0].priv) ? dev : NULL;
-}
-
 /* Whether nothing but chains that flows pass by holds the packet back. */
-static __always_inline bool may_take_flows(const struct bora_port *in, struct net_device *dev, bool v6)
+static __always_inline bool may_take_flows(const struct bora_port *in, struct net *net, bool v6)
 {
 	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
 		return false;
-	if (!(in->flags & (v6 ? BORA_PORT_FORWARD6 : BORA_PORT_FORWARD4)))
-		return false;
-	return flowtable_at_ingress(dev) && !tc_at_ingress(dev) && !xfrm_holds(KERNEL_READ(dev, nd_net.net));
+	return (in->flags & (v6 ? BORA_PORT_FORWARD6 : BORA_PORT_FORWARD4)) && !xfrm_holds(net);
 }
 
 /* Whether a TCP segment only carries data; Linux follows connections by the others. */
@@ -224,28 +171,32 @@ static __always_inline void read_mac(__u8 *mac, const void *tuple, __u32 offset)
 }
 
 /* After the look-up: what becomes of the packet; false if Linux has to do it. */
-static __always_inline bool read_action(const void *found, struct net_device *dev, bool v6, __u32 length,
-					struct way *way, struct flow_action *action)
+static __always_inline bool read_action(const struct found_flow *found, struct net *net, bool v6, __u32 length,
+					__u8 protocol, struct way *way, struct flow_action *action)
 {
-	const void *tuple = found + FLOW_TUPLE, *other, *flow;
-	__u32 flags, type, dir = MODULE_BITS(tuple, struct flow_offload_tuple, dir);
+	const void *tuple = found->tuple + FLOW_TUPLE, *other, *flow;
+	__u32 flags, type, both = 0, dir = MODULE_BITS(tuple, struct flow_offload_tuple, dir);
 
 	/* the barriers keep the offsets constants, which the verifier wants */
 	if (dir == 0) {
-		flow = found - FLOW_TUPLES;
+		flow = found->tuple - FLOW_TUPLES;
 		other = tuple + FLOW_TUPLE_SIZE;
 		barrier_var(other);
 	} else if (dir == 1) {
-		flow = found - FLOW_TUPLE_SIZE - FLOW_TUPLES;
+		flow = found->tuple - FLOW_TUPLE_SIZE - FLOW_TUPLES;
 		other = tuple - FLOW_TUPLE_SIZE;
 		barrier_var(other);
 	} else {
 		return false;
 	}
 	flags = MODULE_WORD(flow, struct flow_offload, flags);
-	if (flags & ~(FLOW_NAT | 1 << bpf_core_enum_value(enum nf_flow_flags, NF_FLOW_HW_BIDIRECTIONAL)))
+	if (bpf_core_enum_value_exists(enum nf_flow_flags, NF_FLOW_HW_BIDIRECTIONAL))
+		both = 1 << bpf_core_enum_value(enum nf_flow_flags, NF_FLOW_HW_BIDIRECTIONAL);
+	if (flags & ~(FLOW_NAT | both))
 		return false; /* ending, or the card's */
-	if (is_counted(dev, flow))
+	if (!found->refreshed && !is_fresh(flow, net, protocol))
+		return false;
+	if (is_counted(found->flowtable, flow))
 		return false;
 	if (length > MODULE_BITS(tuple, struct flow_offload_tuple, mtu))
 		return false;
@@ -268,7 +219,7 @@ static __always_inline bool read_action(const void *found, struct net_device *de
 	action->tagged = MODULE_BITS(other, struct flow_offload_tuple, encap_num);
 	type = MODULE_BITS(tuple, struct flow_offload_tuple, xmit_type);
 	if (type == FLOW_XMIT_NEIGH)
-		return follow_route(tuple, KERNEL_READ(dev, nd_net.net), v6, action);
+		return follow_route(tuple, net, v6, action);
 	if (type != FLOW_XMIT_DIRECT || action->tagged) /* a bridge's tag */
 		return false;
 	action->direct = true;
@@ -383,29 +334,28 @@ static __always_inline bool flow_output_holds(const struct bora_port *in, const 
 	return egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) && any_egress_holds();
 }
 
-/* Forwards the packet, or hands it to Linux, whose chains it then passes. */
+/* Forwards the packet, or hands it to Linux, whose chains it then passes. `in`: what it came in by, maybe a device on the port. */
 static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bool v6, const struct bora_port *in,
-					struct net_device *dev, struct bora_counters *count)
+					struct bora_counters *count)
 {
-	struct bpf_fib_lookup key = { .ifindex = p->ifindex };
-	struct bpf_flowtable_opts options = {};
+	struct net *net = KERNEL_READ(device_of(ctx), nd_net.net);
+	struct bpf_fib_lookup key = { .ifindex = ctx->ingress_ifindex };
 	struct flow_action action = {};
+	struct found_flow found = {};
 	const struct bora_port *out;
 	struct port_row *row;
 	struct way way = {};
 	int verdict;
-	void *found;
 	__u32 port;
 
-	if (!may_take_flows(in, dev, v6) || !read_flow(p, v6, &key))
+	if (!may_take_flows(in, net, v6) || !read_flow(p, v6, &key))
 		return pass(count, BORA_GUARD);
 	if (is_super_packet(in))
 		return pass(count, BORA_SUPER_PACKET);
 	if (lacks_checksum(ctx, p, v6, in, false))
 		return pass(count, BORA_PARTIAL_CHECKSUM);
-	/* Linux refreshes the flow's timeout in this */
-	found = bpf_xdp_flow_lookup(ctx, &key, &options, sizeof(options));
-	if (!found || !read_action(found, dev, v6, p->end - p->l3, &way, &action))
+	find_flow(ctx, p, &key, in, &found);
+	if (!found.tuple || !read_action(&found, net, v6, p->end - p->l3, key.l4_protocol, &way, &action))
 		return pass(count, BORA_GUARD);
 	row = row_of(&(struct interface_key){ .ifindex = action.output });
 	if (!row || check_output(p, v6, in, row) != REASON_NONE)

@@ -5,15 +5,38 @@
 
 #include "kernel_types.h"
 
+/* An element of `encap` of struct flow_offload_tuple. */
+struct flow_tag {
+	__u16 id; /* in host order */
+	__be16 proto;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct nf_flowtable_type {
 	void *hook; /* the function at the ingress of the flowtable's devices */
 };
 
+struct bucket_table {
+	unsigned int size; /* a power of two */
+	unsigned int nest;
+	__u32 hash_rnd;
+	struct bucket_table *future_tbl;
+	void *buckets[];
+};
+
+struct rhashtable {
+	struct bucket_table *tbl;
+};
+
+struct rhash_head {
+	struct rhash_head *next;
+};
+
 struct nf_flowtable {
 	unsigned int flags; /* enum nf_flowtable_flags */
 	struct nf_flowtable_type *type;
+	struct rhashtable rhashtable;
 };
 
 /* One direction of a flow. */
@@ -22,7 +45,11 @@ struct flow_offload_tuple {
 	struct in6_addr dst_v6;
 	__be16 src_port; /* the other port follows */
 	__be16 dst_port;
-	__u8 dir : 2;
+	int iifidx;
+	__u8 l3proto;
+	__u8 l4proto;
+	struct flow_tag encap[2];
+	__u8 dir : 2; /* what is before is the key: __hash, which takes no room, stands in front of it */
 	__u8 xmit_type : 3;
 	__u8 encap_num : 2;
 	__u8 tun_num : 2; /* Linux 6.19 and later */
@@ -37,6 +64,7 @@ struct flow_offload_tuple {
 };
 
 struct flow_offload_tuple_rhash {
+	struct rhash_head node;
 	struct flow_offload_tuple tuple;
 };
 
@@ -45,6 +73,7 @@ struct nf_ct_ext {
 };
 
 struct nf_conn {
+	unsigned long status;
 	struct nf_ct_ext *ext;
 };
 
@@ -56,6 +85,7 @@ struct flow_offload {
 	struct flow_offload_tuple_rhash tuplehash[2];
 	struct nf_conn *ct;
 	unsigned long flags;
+	__u32 timeout; /* in jiffies */
 };
 
 enum nf_flow_flags {
@@ -111,9 +141,9 @@ extern struct flow_offload_tuple_rhash *bpf_xdp_flow_lookup(struct xdp_md *ctx, 
  */
 static __always_inline __u32 word_at(const void *address, __u32 offset)
 {
-	struct in6_addr *words = bpf_rdonly_cast(address + offset, bpf_core_type_id_kernel(struct in6_addr));
+	struct in6_addr *words = (void *)address + offset;
 
-	return words->in6_u.u6_addr32[0];
+	return KERNEL_READ(words, in6_u.u6_addr32[0]);
 }
 
 static __always_inline void *pointer_at(const void *address, __u32 offset)

@@ -51,6 +51,23 @@ struct netns_nftables {
 	unsigned int base_seq; /* Linux 6.17; before: generation.bpf.c */
 };
 
+struct nf_tcp_net {
+	unsigned int offload_timeout; /* of flows in flowtables, in jiffies */
+};
+
+struct nf_udp_net {
+	unsigned int offload_timeout;
+};
+
+struct nf_ip_net {
+	struct nf_tcp_net tcp;
+	struct nf_udp_net udp;
+};
+
+struct netns_ct {
+	struct nf_ip_net nf_ct_proto;
+};
+
 struct netns_xfrm {
 	unsigned int policy_count[6];
 	__u8 policy_default[3];
@@ -99,6 +116,7 @@ struct net {
 	struct netns_ipv6 ipv6;
 	struct netns_nf nf;
 	struct netns_nftables nft;
+	struct netns_ct ct;
 	struct netns_xfrm xfrm;
 	struct hlist_head *dev_index_head;
 };

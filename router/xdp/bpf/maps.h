@@ -23,7 +23,7 @@ volatile __u8 trusted_defragment[2];
 
 /*
  * The function at the ingress of devices that are in a flowtable of the other IP version, for IPv4 and for IPv6. Written by Bora (mmap)
- * once the flow program keeps its module.
+ * while there are flowtables, which keep its module.
  */
 volatile __u64 other_flowtable[2];
 

@@ -47,6 +47,8 @@ pub struct Program {
     sees_veth_buffers: bool,
     /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if that was never asked for.
     pub(super) flows: Option<Result<(), String>>,
+    /// Whether the program knows the functions of flowtables.
+    pub(super) has_flowtables: bool,
     /// Whether the instance is loaded that shows packets to captures and traces.
     pub(super) shows: bool,
 }
@@ -135,6 +137,7 @@ impl Program {
             buffers: None,
             sees_veth_buffers: asked.return_value != 0,
             flows: None,
+            has_flowtables: false,
             shows: false,
         })
     }
