@@ -29,6 +29,11 @@ SHARE = 0.9  # the least share of all packets by Bora
 BEHIND = "192.168.122"  # a network behind the LAN's host
 
 
+# What mwan3 marks goes to another gateway.
+BY_MARK = ("neigh {} 10.0.1.77 lladdr 02:bc:00:00:00:77 dev r1", "route {} default via 10.0.1.77 dev r1 table 1", "rule {} iif r1 lookup main pref 1001",
+           "rule {} fwmark 0x100/0x3f00 lookup 1 pref 2001")
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A ruleset, and which interfaces of it are the LAN's and the Internet's."""
@@ -42,6 +47,7 @@ class Case:
     legacy: bool = False  # by legacy iptables
     own: bool = True  # Bora makes a flowtable; without, the rules leave transit alone, or Bora follows them itself
     without: tuple = ()  # bogons that are the test's addresses
+    routes: tuple = ()  # lines of `ip -batch` that the ruleset needs; {} stands for `add` or `del`
     short: bool = False
 
     def commands(self):
@@ -71,6 +77,7 @@ CASES = (
     Case("ufw.iptables", "eth1", "eth0", legacy=True),
     Case("libvirt.iptables", "virbr0", "eth0", client=f"{BEHIND}.2"),
     Case("kube-proxy.iptables", "cni0", "eth0"),
+    Case("mwan3.iptables", "lan", "wan", client=f"{BEHIND}.2", routes=BY_MARK, short=True),
     Case("openwrt-fw4.nft", "br-lan", "wan", bridge=True, short=True),
     Case("firewalld.nft", "eth1", "eth0", share=0.45),  # IPv6 has a rule that depends on routes
 )
@@ -146,6 +153,7 @@ class Lan(topic_guest.Lan):
         self.router.batch([line for link, device in ((LAN, lan), (WAN, "r1")) for line in addressing(device, link, HOST.format(link))])
         self.router.ip("route", "add", f"{BEHIND}.0/24", "via", "10.0.0.2")
         self.open_ports()
+        flows.take_time(self.router)
 
 
 def first_words(talks):
@@ -160,6 +168,14 @@ def first_words(talks):
 
 def play(lan, case):
     """What comes out, by step; how many packets were sent, and how many of them Bora forwarded; and the conversations."""
+    lan.router.batch([line.format("add") for line in case.routes])
+    try:
+        return _play(lan, case)
+    finally:
+        lan.router.batch([line.format("del") for line in reversed(case.routes)])
+
+
+def _play(lan, case):
     flows.clean(lan)
     for command, text in case.commands():
         lan.router.exec(*command, input=text)

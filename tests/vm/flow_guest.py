@@ -108,6 +108,7 @@ def body(how, say):
     failed = []
     try:
         add_vlans(lan)
+        flows.take_time(lan.router)
         runs = [(case, nat) for case in cases for nat in ((True,) if how == "short" else (False, True))]
         wanted = [play(lan, *run) for run in runs]
         for run, got in zip(runs, wanted):

@@ -18,6 +18,7 @@ STEP_SECONDS = 3.0
 SILENT_SECONDS = 0.5
 GC_SECONDS = 2.5  # the flowtable is cleaned once a second
 LOAD_SECONDS = 20.0  # from a new flowtable to the program that uses it
+TIMEOUT = 600  # s, of flows: on a slow machine too much time passes else, and packets are Linux's so that it puts off a flow's end
 MANY = 10_000
 CUSTOMERS, CUSTOMER_PORT = 1_000, 40_000
 POOL = b"\xc6\x33\x64"  # 198.51.100.0/24
@@ -213,6 +214,14 @@ def prepared(reference):
     """The modules are there, and nothing else has a say."""
     clean(reference.net)
     reference.net.router.set_sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", 0)
+    take_time(reference.net.router)
+
+
+def take_time(router):
+    """Flows stay for long."""
+    router.exec("modprobe", "nf_conntrack")
+    for protocol in ("tcp", "udp"):
+        router.set_sysctl(f"net/netfilter/nf_flowtable_{protocol}_timeout", TIMEOUT)
 
 
 def noticed(reference):
@@ -327,7 +336,7 @@ def kept(reference):
         assert net.bora is None or flows >= 0.7 * sent, f"{flows} of {sent} packets went by the flow"
         return {"sent": sent, "by_flow": flows}
     finally:
-        net.router.set_sysctl("net/netfilter/nf_flowtable_udp_timeout", 30)
+        net.router.set_sysctl("net/netfilter/nf_flowtable_udp_timeout", TIMEOUT)
 
 
 def forbidden(reference):
@@ -372,7 +381,7 @@ def forbidden_later(reference):
             assert not to_server(SILENT_SECONDS), f"the flow has ended, and the rule forbids it: {connections(net)}"
             assert by_flows(net) == before, net.bora.show("drops")
         finally:
-            net.router.set_sysctl(timeout, 30)
+            net.router.set_sysctl(timeout, TIMEOUT)
 
 
 def cgnat(reference):

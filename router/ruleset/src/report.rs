@@ -43,7 +43,7 @@ pub struct Obstacle {
 /// What can be said of packets of established flows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
-    /// All chains accept all of them, and do nothing else but count and set marks.
+    /// All chains accept all of them, and do nothing else but count and set marks and the priority.
     Unconditional,
     /// All packets of a flow and direction have the same verdict, and no effect but those.
     Constant,
@@ -57,8 +57,10 @@ pub enum Answer {
 pub struct Established {
     /// Rules and policies that may drop such packets, that have effects, or that decide whether such a one is reached.
     pub obstacles: Vec<Obstacle>,
-    /// Rules that set marks or priorities to what is constant in a flow.
+    /// Rules that set marks to what is constant in a flow.
     pub marks: Vec<Place>,
+    /// Rules that set the priority to it.
+    pub priorities: Vec<Place>,
     /// Rules read conntrack's mark and rules write it: a flow is only settled when a packet of each direction has passed
     /// without a change of the mark.
     pub marks_feed_back: bool,

@@ -15,8 +15,10 @@ const NFT_CT_MARK: u32 = 3;
 /// What a rule does beside its verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It sets a mark or priority to what is constant in a flow; whether it does, and to what, depends on the class.
+    /// It sets a mark; whether it does, and to what, depends on the class.
     Mark(Class),
+    /// It sets the priority in the same way.
+    Priority(Class),
     /// Anything else.
     Other,
 }
@@ -289,7 +291,7 @@ impl Evaluation<'_> {
                 self.state.ct_mark = value;
                 self.mark(&value)
             }
-            Action::Priority => self.mark(&[]),
+            Action::Priority => self.priority(&[]),
             Action::Unknown => self.unknown(),
         }
     }
@@ -312,10 +314,7 @@ impl Evaluation<'_> {
             Truth::Surely => {}
             Truth::Perhaps(class) => join(&mut self.missed, self.state, class),
             Truth::Never => {
-                let class = match self.truth {
-                    Truth::Perhaps(class) => class,
-                    _ => Class::Constant,
-                };
+                let class = self.reached();
                 join(&mut self.missed, self.state, class);
             }
         }
@@ -339,21 +338,32 @@ impl Evaluation<'_> {
         }
     }
 
-    /// An effect other than marks.
+    /// An effect other than marks and the priority.
     fn other(&mut self) -> bool {
         self.effects.push(Effect::Other);
         true
     }
 
-    /// A mark or priority is set to a value.
+    /// A mark is set to a value.
     fn mark(&mut self, value: &[Byte]) -> bool {
-        let reached = match self.truth {
+        let class = self.reached().max(class(value));
+        self.effects.push(Effect::Mark(class));
+        true
+    }
+
+    /// The priority is set to a value.
+    fn priority(&mut self, value: &[Byte]) -> bool {
+        let class = self.reached().max(class(value));
+        self.effects.push(Effect::Priority(class));
+        true
+    }
+
+    /// What decides whether this point is reached.
+    fn reached(&self) -> Class {
+        match self.truth {
             Truth::Perhaps(class) => class,
             _ => Class::Constant,
-        };
-        let known = class(value);
-        self.effects.push(Effect::Mark(reached.max(known)));
-        true
+        }
     }
 
     fn set_meta(&mut self, key: u32, from: usize) -> bool {
@@ -363,7 +373,7 @@ impl Evaluation<'_> {
                 self.state.mark = value;
                 self.mark(&value)
             }
-            NFT_META_PRIORITY => self.mark(&value),
+            NFT_META_PRIORITY => self.priority(&value),
             _ => self.other(),
         }
     }

@@ -78,6 +78,7 @@ impl Ruleset {
             seen: Seen::default(),
             obstacles: Obstacles::new(),
             marks: BTreeSet::new(),
+            priorities: BTreeSet::new(),
         };
         let mut all = follow(Traffic::All);
         let alone: Vec<bool> = stops.iter().map(|stop| all.leaves_alone(stop)).collect();
@@ -171,6 +172,7 @@ struct Follow {
     seen: Seen,
     obstacles: Obstacles,
     marks: BTreeSet<(usize, RulePlace)>,
+    priorities: BTreeSet<(usize, RulePlace)>,
 }
 
 impl Follow {
@@ -187,7 +189,8 @@ impl Follow {
         let packet = self.packet(stop);
         let mut walk = Walk::new(stop.table, &packet, &mut self.seen);
         walk.base(stop.index, stop.base, State::START);
-        stop.base.kind != Kind::Other && walk.obstacles().is_empty() && walk.marks.is_empty()
+        let sets = !walk.marks.is_empty() || !walk.priorities.is_empty();
+        stop.base.kind != Kind::Other && walk.obstacles().is_empty() && !sets
     }
 
     /// Follows packets of flows through all base chains; those of type `nat` do not see them.
@@ -203,8 +206,9 @@ impl Follow {
             for &(place, class) in walk.obstacles() {
                 note(&mut self.obstacles, (at, place), class);
             }
-            self.marks
-                .extend(walk.marks.iter().map(|&place| (at, place)));
+            let of_base = |&place: &RulePlace| (at, place);
+            self.marks.extend(walk.marks.iter().map(of_base));
+            self.priorities.extend(walk.priorities.iter().map(of_base));
             state = match behind {
                 // packets of other devices do not pass the chain
                 Some(behind) if stop.hook.is_at_device() => state.or(&behind, Class::Constant),
@@ -218,27 +222,31 @@ impl Follow {
 /// What was found for flows of TCP and UDP.
 fn established(stops: &[Stop<'_>], flows: &[Follow]) -> Established {
     let mut found = Obstacles::new();
-    let mut marks = BTreeSet::new();
+    let (mut marks, mut priorities) = (BTreeSet::new(), BTreeSet::new());
     let mut seen = Seen::default();
     for flow in flows {
         for (&place, &class) in &flow.obstacles {
             note(&mut found, place, class);
         }
         marks.extend(&flow.marks);
+        priorities.extend(&flow.priorities);
         seen.reads_ct_mark |= flow.seen.reads_ct_mark;
         seen.writes_ct_mark |= flow.seen.writes_ct_mark;
         seen.fib |= flow.seen.fib;
     }
-    let mut told = BTreeSet::new();
     let obstacles = found.into_iter().map(|((base, place), class)| Obstacle {
         place: stops[base].place(place),
         class,
         base,
     });
-    let marks = marks.iter().map(|&(base, place)| stops[base].place(place));
+    let told = |rules: BTreeSet<(usize, RulePlace)>| {
+        let places = rules.iter().map(|&(base, place)| stops[base].place(place));
+        BTreeSet::from_iter(places).into_iter().collect()
+    };
     Established {
         obstacles: obstacles.collect(),
-        marks: marks.filter(|place| told.insert(place.clone())).collect(),
+        marks: told(marks),
+        priorities: told(priorities),
         marks_feed_back: seen.reads_ct_mark && seen.writes_ct_mark,
         fib: seen.fib,
     }

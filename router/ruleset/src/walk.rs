@@ -55,6 +55,8 @@ pub(crate) struct Walk<'a> {
     fails: bool,
     /// Rules that set marks.
     pub(crate) marks: BTreeSet<RulePlace>,
+    /// Rules that set the priority.
+    pub(crate) priorities: BTreeSet<RulePlace>,
 }
 
 impl<'a> Walk<'a> {
@@ -70,6 +72,7 @@ impl<'a> Walk<'a> {
             matter: 0,
             fails: false,
             marks: BTreeSet::new(),
+            priorities: BTreeSet::new(),
         }
     }
 
@@ -164,11 +167,14 @@ impl<'a> Walk<'a> {
 
     fn effects(&mut self, place: RulePlace, effects: &[Effect], reach: Reach) {
         for effect in effects {
-            match *effect {
-                Effect::Mark(class) if Some(class).max(reach) == Some(Class::Constant) => {
-                    self.marks.insert(place);
-                }
-                Effect::Mark(_) | Effect::Other => self.fail(place, Class::Varying),
+            let (class, list) = match *effect {
+                Effect::Mark(class) => (class, &mut self.marks),
+                Effect::Priority(class) => (class, &mut self.priorities),
+                Effect::Other => (Class::Varying, &mut self.marks),
+            };
+            match Some(class).max(reach) {
+                Some(Class::Varying) => self.fail(place, Class::Varying),
+                _ => drop(list.insert(place)),
             }
         }
     }

@@ -46,14 +46,16 @@ impl Decision {
             return why_not("`firewall.flows` is \"off\"");
         }
         let mut decision = Self::default();
-        let (mut versions, mut edition) = ([false; 2], None);
+        let (mut versions, mut edition, mut marks) = ([false; 2], None, false);
         for v6 in (0..2).filter(|&v6| held[v6]) {
             let obstacles = obstacles(rules, hooks, choice, v6);
             versions[v6] = obstacles.is_empty();
-            let answer = rules.transit[v6].established.answer();
-            if versions[v6] && answer != Answer::Unconditional {
+            let established = &rules.transit[v6].established;
+            let sets_marks = !established.marks.is_empty();
+            if versions[v6] && (sets_marks || established.answer() != Answer::Unconditional) {
                 edition = Some(rules.edition);
             }
+            marks |= versions[v6] && sets_marks;
             let named = obstacles.into_iter().take(NAMED);
             let lines = named.map(|why| format!("{}: {why}", FAMILIES[v6]));
             decision.why_not.extend(lines);
@@ -62,6 +64,7 @@ impl Decision {
             devices,
             versions,
             edition,
+            marks,
         });
         decision
     }
@@ -150,8 +153,8 @@ fn in_rules(transit: &Transit) -> impl Iterator<Item = String> {
     let deciding = established.obstacles.iter();
     let deciding = deciding.filter(|_| !is_of_flows(transit));
     let deciding = deciding.map(|it| format!("{it} must see every packet"));
-    let marking = established.marks.iter();
-    deciding.chain(marking.map(|it| format!("{it} marks every packet")))
+    let setting = established.priorities.iter();
+    deciding.chain(setting.map(|it| format!("{it} gives every packet a priority")))
 }
 
 #[cfg(test)]
@@ -265,12 +268,24 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_set_marks_count_for_their_edition() {
+        let mut guard = stateful();
+        let rules = guard.firewall.as_mut().unwrap();
+        let marks = &mut rules.transit[1].established.marks;
+        marks.push(place("meta mark set ct mark"));
+        let wanted = decide(&guard, FlowChoice::Proved).wanted.unwrap();
+        assert_eq!(wanted.versions, [true; 2]);
+        assert!(wanted.marks && wanted.edition.is_some());
+    }
+
+    #[test]
     fn not_offered_without_a_proof() {
         let changes: [fn(&mut GuardReport); 4] = [
             |guard| guard.firewall = None,
             |guard| {
                 for transit in &mut guard.firewall.as_mut().unwrap().transit {
-                    transit.established.marks.push(place("meta mark set"));
+                    let priorities = &mut transit.established.priorities;
+                    priorities.push(place("meta priority set"));
                 }
             },
             |guard| {

@@ -11,8 +11,8 @@ use bora_contract::{Path, PortSettings, RpFilter};
 use bora_fib::PortId;
 use bora_forward::Policies;
 use bora_forward::policy::Lists;
-use bora_mirror::Mirror;
 use bora_mirror::message::Link;
+use bora_mirror::{Mirror, Rules};
 
 use compile::{Compiled, Facts, Interface};
 
@@ -90,8 +90,14 @@ pub(crate) fn with_policy(settings: PortSettings, mirror: &Mirror, link: &Link) 
         kernel6: settings.kernel6 || (express && v6.unsure),
         policy4: v4.list.is_some() || back.list.is_some(),
         policy6: v6.list.is_some(),
+        marks: [false, true].iter().any(|&v6| ask_marks(mirror.rules(v6))),
         ..settings
     }
+}
+
+/// Whether any of these rules looks at marks.
+fn ask_marks(rules: &Rules) -> bool {
+    rules.unread.is_some() || rules.list.iter().any(|rule| rule.mark.1 != 0)
 }
 
 impl Policy {

@@ -20,9 +20,11 @@ const FLOWS: &str = "flows";
 const CHAIN: &str = "forward";
 /// The set of connections whose original direction is accepted.
 const ACCEPTED: &str = "accepted";
-/// How long a connection stays in that set, ms: until its next packet.
+/// The set of connections that are settled in both directions, where rules set marks.
+const SETTLED: &str = "settled";
+/// How long a connection stays in those sets, ms: until its next packet.
 const REMEMBERED_MS: u64 = 60_000;
-/// Most connections in it; others have no flow until there is room.
+/// Most connections in each; others have no flow until there is room.
 const MOST_ACCEPTED: u32 = 1 << 16;
 
 // include/uapi/linux/netfilter/nfnetlink.h
@@ -41,10 +43,15 @@ const NF_INET_FORWARD: u32 = 2;
 const NF_NETDEV_INGRESS: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 const NFT_REG_1: u32 = 1;
+/// The first of three registers of 32 bits that are one key.
+const NFT_REG32_00: u32 = 8;
+const NFT_META_IIF: u32 = 4;
+const NFT_META_OIF: u32 = 5;
 const NFT_META_NFPROTO: u32 = 15;
 const NFT_META_L4PROTO: u32 = 16;
 const NFT_CT_STATE: u32 = 0;
 const NFT_CT_DIRECTION: u32 = 1;
+const NFT_CT_MARK: u32 = 3;
 const NFT_CT_ID: u32 = 23;
 const NFT_SET_TIMEOUT: u32 = 0x10;
 const NFT_SET_EVAL: u32 = 0x20;
@@ -64,6 +71,9 @@ pub struct FlowOffload {
     /// The edition of the rules ([`Firewall::edition`](super::Firewall)) if they accept some flows and others not: a flow
     /// counts after a packet of each direction was accepted, and for these rules only.
     pub edition: Option<u64>,
+    /// Rules set marks, on which the route of a packet may depend: a flow counts after packets of both directions, and another one of the first,
+    /// have left conntrack's mark as it was and passed the same two interfaces. Needs an edition.
+    pub marks: bool,
 }
 
 impl FlowOffload {
@@ -159,7 +169,10 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
         (NFT_NEWCHAIN, chain),
     ];
     if wanted.edition.is_some() {
-        all.push((NFT_NEWSET, set(wanted)));
+        all.push((NFT_NEWSET, set(wanted, ACCEPTED)));
+    }
+    if wanted.marks {
+        all.push((NFT_NEWSET, set(wanted, SETTLED)));
     }
     let versions = [libc::NFPROTO_IPV4, libc::NFPROTO_IPV6].into_iter();
     for (version, _) in versions
@@ -170,7 +183,7 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
             let packets = (version as u8, protocol as u8);
             let rests = match wanted.edition {
                 None => vec![vec![add_flow()]],
-                Some(_) => vec![remember(), when_remembered()],
+                Some(_) => remembering(wanted.marks),
             };
             let rules = rests.into_iter().map(|rest| rule(wanted, packets, rest));
             all.extend(rules.map(|rule| (NFT_NEWRULE, rule)));
@@ -179,15 +192,22 @@ fn messages(wanted: &FlowOffload) -> Vec<(u16, Body)> {
     all
 }
 
-/// `set accepted { typeof ct id; flags dynamic,timeout; … }`
-fn set(wanted: &FlowOffload) -> Body {
+/// `set NAME { typeof ct id; flags dynamic,timeout; … }`, or with `typeof ct id . ct mark . meta iif`.
+fn set(wanted: &FlowOffload, name: &str) -> Body {
+    let octets = if wanted.marks { 12 } else { 4 };
     // NFTA_SET_TABLE, NFTA_SET_NAME, NFTA_SET_FLAGS, NFTA_SET_KEY_LEN
-    let set = wanted.head().text(1, NAME).text(2, ACCEPTED);
-    let set = set.u32_be(3, NFT_SET_TIMEOUT | NFT_SET_EVAL).u32_be(5, 4);
+    let set = wanted.head().text(1, NAME).text(2, name);
+    let set = set.u32_be(3, NFT_SET_TIMEOUT | NFT_SET_EVAL);
+    let set = set.u32_be(5, octets);
     // NFTA_SET_DESC with NFTA_SET_DESC_SIZE, NFTA_SET_ID, NFTA_SET_TIMEOUT
     let set = set.nested(9, Body::new(&[]).u32_be(1, MOST_ACCEPTED));
-    set.u32_be(10, 1)
+    set.u32_be(10, set_id(name))
         .attribute(11, &REMEMBERED_MS.to_be_bytes())
+}
+
+/// The number of a set in the batch that makes it.
+fn set_id(name: &str) -> u32 {
+    if name == SETTLED { 2 } else { 1 }
 }
 
 /// An expression: its name, and what it is told.
@@ -228,38 +248,62 @@ fn add_flow() -> Expression {
     ("flow_offload", Body::new(&[]).text(1, FLOWS))
 }
 
-/// `ct direction original update @accepted { ct id }`
-fn remember() -> Vec<Expression> {
-    // NFTA_DYNSET_SET_NAME, NFTA_DYNSET_SET_ID, NFTA_DYNSET_OP, NFTA_DYNSET_SREG_KEY
-    let update = Body::new(&[]).text(1, ACCEPTED).u32_be(2, 1);
-    let update = update.u32_be(3, NFT_DYNSET_OP_UPDATE).u32_be(4, NFT_REG_1);
-    let mut all = connection(0);
-    all.push(("dynset", update));
-    all
-}
-
-/// `ct direction reply ct id @accepted flow add @flows`
-fn when_remembered() -> Vec<Expression> {
-    // NFTA_LOOKUP_SET, NFTA_LOOKUP_SREG, NFTA_LOOKUP_SET_ID
-    let look_up = Body::new(&[]).text(1, ACCEPTED);
-    let look_up = look_up.u32_be(2, NFT_REG_1).u32_be(4, 1);
-    let mut all = connection(1);
-    all.extend([("lookup", look_up), add_flow()]);
-    all
-}
-
-/// Loads the connection of packets of a direction (IP_CT_DIR_*).
-fn connection(direction: u8) -> Vec<Expression> {
+/// What rules do that put a flow into the flowtable after packets of both directions were accepted.
+fn remembering(marks: bool) -> Vec<Vec<Expression>> {
+    let original = || connection(0, marks);
+    let reply = || connection(1, marks);
+    if !marks {
+        // `ct direction original update @accepted { KEY }`, `ct direction reply KEY @accepted flow add @flows`
+        return vec![
+            [original(), vec![update(ACCEPTED)]].concat(),
+            [reply(), vec![look_up(ACCEPTED), add_flow()]].concat(),
+        ];
+    }
     vec![
+        [original(), vec![look_up(SETTLED), add_flow()]].concat(),
+        [original(), vec![update(ACCEPTED)]].concat(),
+        [reply(), vec![look_up(ACCEPTED), update(SETTLED)]].concat(),
+    ]
+}
+
+/// `update @NAME { KEY }`
+fn update(name: &str) -> Expression {
+    // NFTA_DYNSET_SET_NAME, NFTA_DYNSET_SET_ID, NFTA_DYNSET_OP, NFTA_DYNSET_SREG_KEY
+    let update = Body::new(&[]).text(1, name).u32_be(2, set_id(name));
+    let update = update.u32_be(3, NFT_DYNSET_OP_UPDATE);
+    ("dynset", update.u32_be(4, NFT_REG32_00))
+}
+
+/// `KEY @NAME`
+fn look_up(name: &str) -> Expression {
+    // NFTA_LOOKUP_SET, NFTA_LOOKUP_SREG, NFTA_LOOKUP_SET_ID
+    let look_up = Body::new(&[]).text(1, name).u32_be(2, NFT_REG32_00);
+    ("lookup", look_up.u32_be(4, set_id(name)))
+}
+
+/// Loads the connection of packets of a direction (IP_CT_DIR_*): KEY above. With marks also conntrack's mark and the interface where the
+/// original direction comes in and the other one leaves.
+fn connection(direction: u8, marks: bool) -> Vec<Expression> {
+    let interface = [NFT_META_IIF, NFT_META_OIF][usize::from(direction)];
+    let mut all = vec![
         ("ct", load(NFT_CT_DIRECTION)),
         ("cmp", compare(NFT_CMP_EQ, &[direction])),
-        ("ct", load(NFT_CT_ID)),
-    ]
+        ("ct", load_to(NFT_REG32_00, NFT_CT_ID)),
+    ];
+    if marks {
+        all.push(("ct", load_to(NFT_REG32_00 + 1, NFT_CT_MARK)));
+        all.push(("meta", load_to(NFT_REG32_00 + 2, interface)));
+    }
+    all
 }
 
 /// Loads what is known of the packet or its connection: NFTA_META_DREG and NFTA_META_KEY, or NFTA_CT_DREG and NFTA_CT_KEY.
 fn load(key: u32) -> Body {
-    Body::new(&[]).u32_be(1, NFT_REG_1).u32_be(2, key)
+    load_to(NFT_REG_1, key)
+}
+
+fn load_to(register: u32, key: u32) -> Body {
+    Body::new(&[]).u32_be(1, register).u32_be(2, key)
 }
 
 /// Compares: NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA.
