@@ -79,8 +79,8 @@ fn advice(
     }
     if guard.flowtables.is_empty() {
         lines.push(format!(
-            "chains of netfilter keep all traffic with Linux; established flows of TCP and UDP go by Bora (Linux 6.11) \
-             after `{}`",
+            "chains of netfilter keep all traffic with Linux; established flows of TCP and UDP go by Bora after \
+             `{}`",
             own_table(ports)
         ));
         lines.push(NOT_ALL.into());
@@ -117,8 +117,7 @@ fn advice(
 /// What the command above does, and where it does not help.
 const NOT_ALL: &str = "that table leaves the ruleset as it is, and sees only what all its forward chains have accepted; `nft \
                        delete table inet flows` undoes it. Rules then see no further packets of such flows (counters, marks, limits). \
-                       It does not help where rules say `notrack`, nor for what docs/firewall.md names, such as PPPoE, and packets \
-                       that come in by VLAN devices";
+                       It does not help where rules say `notrack`, nor for what docs/firewall.md names, such as PPPoE";
 
 /// The command that puts established flows into a flowtable without a change of the ruleset, which may belong to a program
 /// (firewalld, ufw, Docker). The chain is behind all that filter.
