@@ -30,8 +30,7 @@ BEHIND = "192.168.122"  # a network behind the LAN's host
 
 
 # What mwan3 marks goes to another gateway.
-BY_MARK = ("neigh {} 10.0.1.77 lladdr 02:bc:00:00:00:77 dev r1", "route {} default via 10.0.1.77 dev r1 table 1", "rule {} iif r1 lookup main pref 1001",
-           "rule {} fwmark 0x100/0x3f00 lookup 1 pref 2001")
+BY_MARK = ("route {} default via 10.0.1.77 dev r1 table 1", "rule {} iif r1 lookup main pref 1001", "rule {} fwmark 0x100/0x3f00 lookup 1 pref 2001")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +151,7 @@ class Lan(topic_guest.Lan):
             self.router.batch([f"link add br0 address {ROUTER.format(LAN)} type bridge", "link set r0 master br0", "link set br0 up"])
         self.router.batch([line for link, device in ((LAN, lan), (WAN, "r1")) for line in addressing(device, link, HOST.format(link))])
         self.router.ip("route", "add", f"{BEHIND}.0/24", "via", "10.0.0.2")
+        self.router.ip("neigh", "add", "10.0.1.77", "lladdr", "02:bc:00:00:00:77", "dev", "r1")  # the other gateway
         self.open_ports()
         flows.take_time(self.router)
 
