@@ -266,7 +266,7 @@ static __always_inline void look_at_device(struct xdp_md *ctx, struct found_flow
 	found->held = !found->tuple && (!found->flowtable || KERNEL_READ(entries, num_hook_entries) != 1);
 }
 
-/* The same of a bond or a VLAN device on the port. */
+/* Does the same at a bond or a VLAN device on the port, unless Bora does not know it. */
 static __always_inline void look_above_port(struct xdp_md *ctx, struct found_flow *found, const struct bora_device *device,
 					    struct bpf_fib_lookup *key, const __be32 *tags)
 {

@@ -52,7 +52,7 @@ struct netns_nftables {
 };
 
 struct nf_tcp_net {
-	unsigned int offload_timeout; /* of flows in flowtables, in jiffies */
+	unsigned int offload_timeout; /* how long flows in flowtables stay without packets, in jiffies */
 };
 
 struct nf_udp_net {
