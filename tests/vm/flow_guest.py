@@ -55,6 +55,7 @@ CASES = (
     (PLAIN, QOS, f"r0, {QOS.device}", (True, True)),
 )
 SHORT = (2, 3, 6, 7)
+ALONE = (5, 8, 10)  # those with a VLAN device without what is below it, for which not every kernel makes flows
 
 
 def add_vlans(lan):
@@ -132,7 +133,9 @@ def body(how, say):
 
 def compare(lan, case, linux, bora):
     """The frames are the same, and the flow path forwarded what it can."""
-    for turn, ((wanted, _), (got, by_flow)) in enumerate(zip(linux, bora)):
+    for turn, ((wanted, made), (got, by_flow)) in enumerate(zip(linux, bora)):
         assert got == wanted, f"turn {turn}: {differences(wanted, got)}; {lan.bora.show('drops')}"
         expected = 2 * COUNT if turn >= 2 and case[3][turn - 2] else 0
-        assert by_flow in (expected, None), f"turn {turn}: {by_flow} packets went by flows, {expected} should: {lan.bora.show('drops')}"
+        if made is None and case in [CASES[number] for number in ALONE]:
+            expected = None
+        assert by_flow == expected, f"turn {turn}: {by_flow} packets went by flows, {expected} should: {lan.bora.show('drops')}"

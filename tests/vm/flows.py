@@ -10,7 +10,7 @@ import traceback
 
 from lib import packets
 from lib.netns import inside
-from vm import bulk, flow_cases
+from vm import bulk, flow_cases, machine
 from vm.flow_cases import MASQUERADE, masqueraded, plain, rules
 
 FLOW_PREFIX = "flows: "  # prefix of the names of checks
@@ -19,6 +19,7 @@ SILENT_SECONDS = 0.5
 GC_SECONDS = 2.5  # the flowtable is cleaned once a second
 LOAD_SECONDS = 20.0  # from a new flowtable to the program that uses it
 TIMEOUT = 600  # s, of flows: on a slow machine too much time passes else, and packets are Linux's so that it puts off a flow's end
+REFRESHES = (6, 11)  # the program puts off a flow's end by bpf_xdp_flow_lookup; before, packets are Linux's now and then
 MANY = 10_000
 CUSTOMERS, CUSTOMER_PORT = 1_000, 40_000
 POOL = b"\xc6\x33\x64"  # 198.51.100.0/24
@@ -333,7 +334,8 @@ def kept(reference):
         flows = by_flows(net) - before
         time.sleep(3 + GC_SECONDS)
         assert "[OFFLOAD]" not in "".join(connections(net)), "an unused flow stays"
-        assert net.bora is None or flows >= 0.7 * sent, f"{flows} of {sent} packets went by the flow"
+        own = sent - 2 if machine.kernel_release() >= REFRESHES else 0.7 * sent
+        assert net.bora is None or flows >= own, f"{flows} of {sent} packets went by the flow"
         return {"sent": sent, "by_flow": flows}
     finally:
         net.router.set_sysctl("net/netfilter/nf_flowtable_udp_timeout", TIMEOUT)

@@ -143,7 +143,7 @@ def judged(outages):
 
 def best(kind):
     """The best modes (of program, of sockets) that the driver of a kind supports on this kernel."""
-    since = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    since = machine.kernel_release()
     # veth has driver XDP before 6.3, too, but Bora could not see VLAN tags there
     native = {"e1000e": False, "vmxnet3": since >= (6, 6), "veth": since >= (6, 3)}.get(kind, True)
     zero_copy = {"igb": since >= (6, 14), "virtio-mq": since >= (6, 13)}.get(kind, False)

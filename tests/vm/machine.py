@@ -5,6 +5,7 @@ The guest lives in PID and network namespaces of its own, so nothing of it outli
 """
 
 import dataclasses
+import os
 import shlex
 import shutil
 import subprocess
@@ -43,6 +44,11 @@ CARDS = {
 
 class GuestError(Exception):
     """The guest could not be started."""
+
+
+def kernel_release():
+    """The release of the kernel that this runs on: (6, 12)."""
+    return tuple(map(int, os.uname().release.split(".")[:2]))
 
 
 def mac(kind, number):

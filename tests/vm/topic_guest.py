@@ -1,6 +1,5 @@
 """What the guests of topic.py and dpdk.py share: how they report, and a router of veths whose hosts answer nothing."""
 
-import os
 import sys
 import time
 import traceback
@@ -38,11 +37,6 @@ def main(body):
             say("done")
         except BaseException:
             say(traceback.format_exc())
-
-
-def release():
-    """This kernel's: (6, 12)."""
-    return tuple(map(int, os.uname().release.split(".")[:2]))
 
 
 class Lan:
