@@ -277,21 +277,21 @@ impl Evaluation<'_> {
             }
             Action::Mark(value) => {
                 self.state.mark = value;
-                self.mark(&value)
+                self.set(Effect::Mark, &value)
             }
             Action::Restore(value) => {
                 self.seen.conntrack = true;
                 self.seen.reads_ct_mark = true;
                 self.state.mark = value;
-                self.mark(&value)
+                self.set(Effect::Mark, &value)
             }
             Action::Save(value) => {
                 self.seen.conntrack = true;
                 self.seen.writes_ct_mark = true;
                 self.state.ct_mark = value;
-                self.mark(&value)
+                self.set(Effect::Mark, &value)
             }
-            Action::Priority => self.priority(&[]),
+            Action::Priority => self.set(Effect::Priority, &[]),
             Action::Unknown => self.unknown(),
         }
     }
@@ -344,17 +344,10 @@ impl Evaluation<'_> {
         true
     }
 
-    /// A mark is set to a value.
-    fn mark(&mut self, value: &[Byte]) -> bool {
+    /// A mark or the priority is set to a value.
+    fn set(&mut self, what: fn(Class) -> Effect, value: &[Byte]) -> bool {
         let class = self.reached().max(class(value));
-        self.effects.push(Effect::Mark(class));
-        true
-    }
-
-    /// The priority is set to a value.
-    fn priority(&mut self, value: &[Byte]) -> bool {
-        let class = self.reached().max(class(value));
-        self.effects.push(Effect::Priority(class));
+        self.effects.push(what(class));
         true
     }
 
@@ -371,9 +364,9 @@ impl Evaluation<'_> {
         match key {
             NFT_META_MARK => {
                 self.state.mark = value;
-                self.mark(&value)
+                self.set(Effect::Mark, &value)
             }
-            NFT_META_PRIORITY => self.priority(&value),
+            NFT_META_PRIORITY => self.set(Effect::Priority, &value),
             _ => self.other(),
         }
     }
@@ -386,7 +379,7 @@ impl Evaluation<'_> {
         let value = self.registers.slot(from);
         self.seen.writes_ct_mark = true;
         self.state.ct_mark = value;
-        self.mark(&value)
+        self.set(Effect::Mark, &value)
     }
 
     /// NFT_OBJECT_*

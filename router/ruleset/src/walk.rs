@@ -167,14 +167,15 @@ impl<'a> Walk<'a> {
 
     fn effects(&mut self, place: RulePlace, effects: &[Effect], reach: Reach) {
         for effect in effects {
-            let (class, list) = match *effect {
-                Effect::Mark(class) => (class, &mut self.marks),
-                Effect::Priority(class) => (class, &mut self.priorities),
-                Effect::Other => (Class::Varying, &mut self.marks),
-            };
-            match Some(class).max(reach) {
-                Some(Class::Varying) => self.fail(place, Class::Varying),
-                _ => drop(list.insert(place)),
+            let is_constant = |class| Some(class).max(reach) == Some(Class::Constant);
+            match *effect {
+                Effect::Mark(class) if is_constant(class) => {
+                    self.marks.insert(place);
+                }
+                Effect::Priority(class) if is_constant(class) => {
+                    self.priorities.insert(place);
+                }
+                _ => self.fail(place, Class::Varying),
             }
         }
     }
