@@ -192,8 +192,8 @@ pub struct PortSettings {
     pub no_napi: bool,
     /// Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program.
     pub promiscuous: bool,
-    /// `ip rule` looks at marks: flows of Linux's flowtables may have other routes than their addresses say.
-    pub marks: bool,
+    /// `ip rule` looks at marks or outputs, which packets in transit do not have: flows of Linux's flowtables may have other routes than theirs.
+    pub flow_rules: bool,
     /// A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it.
     pub shaped: bool,
 }
@@ -220,7 +220,7 @@ impl PortSettings {
             self.policy6,
             self.no_napi,
             self.promiscuous,
-            self.marks,
+            self.flow_rules,
             self.shaped,
         ];
         let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag));

@@ -146,9 +146,11 @@ static __always_inline struct port_row *input_of_flow(struct xdp_md *ctx, struct
 {
 	struct port_row *own = row_of_interface(ctx->ingress_ifindex), *row;
 
-	if (!own || (void *)(p->eth + 1) > p->end)
+	if (!own)
 		return NULL;
 	p->port = own->port.index;
+	if ((void *)(p->eth + 1) > p->end)
+		return NULL;
 	if (own->port.flags & BORA_PORT_GENERIC) {
 		p->l3 = p->eth + 1;
 		*type = ethernet_type(p->eth);
@@ -171,6 +173,7 @@ static __always_inline int flow_decides(struct xdp_md *ctx)
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
+		.port = BORA_MAX_PORTS, /* none: it is no port any more */
 	};
 	struct port_row *row;
 	struct bora_counters *count;

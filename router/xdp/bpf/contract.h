@@ -76,7 +76,7 @@ enum bora_port_flags {
 	BORA_PORT_POLICY6 = 1 << 15, /* `ip rule` or a VRF: not the main table alone decides about IPv6. */
 	BORA_PORT_NO_NAPI = 1 << 16, /* A veth whose peer has neither XDP nor GRO: it takes no redirected frames. */
 	BORA_PORT_PROMISCUOUS = 1 << 17, /* Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program. */
-	BORA_PORT_MARKS = 1 << 18, /* `ip rule` looks at marks: flows of Linux's flowtables may have other routes than their addresses say. */
+	BORA_PORT_FLOW_RULES = 1 << 18, /* `ip rule` looks at marks or outputs, which packets in transit do not have: flows of Linux's flowtables may have other routes than theirs. */
 	BORA_PORT_SHAPED = 1 << 19, /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
 };
 

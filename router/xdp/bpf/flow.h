@@ -234,7 +234,7 @@ static __always_inline bool find_neighbour(struct xdp_md *ctx, bool v6, const st
 					   const struct flow_action *action, const struct port_row *row,
 					   struct bpf_fib_lookup *fib, struct way *way)
 {
-	__u32 hop = in->flags & BORA_PORT_MARKS ? 0 : hop_of(in, action->destination, v6);
+	__u32 hop = in->flags & BORA_PORT_FLOW_RULES ? 0 : hop_of(in, action->destination, v6);
 	struct fib_adjacency *adjacency;
 
 	adjacency = hop && !(hop & BORA_FIB_REASON) ? fib_adjacency(hop) : NULL;

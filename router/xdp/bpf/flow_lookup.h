@@ -106,22 +106,14 @@ static __always_inline __u64 read_address(__u64 at)
 	return value;
 }
 
-static __always_inline __u32 read_word(__u64 at)
-{
-	__u32 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
-	return value;
-}
-
 /* The flow in one array of buckets. */
 static __always_inline __u64 in_buckets(struct flow_work *work, __u64 table)
 {
-	__u32 size = read_word(table + bpf_core_field_offset(struct bucket_table, size));
-	__u32 seed = read_word(table + bpf_core_field_offset(struct bucket_table, hash_rnd));
+	__u32 size = MODULE_WORD((void *)table, struct bucket_table, size);
+	__u32 seed = MODULE_WORD((void *)table, struct bucket_table, hash_rnd);
 	__u64 bucket = jhash(work->key, FLOW_KEY, seed) & (size - 1), head;
 
-	if (!size || read_word(table + bpf_core_field_offset(struct bucket_table, nest)))
+	if (!size || MODULE_WORD((void *)table, struct bucket_table, nest))
 		return 0; /* in pieces, for want of memory */
 	head = read_address(table + bpf_core_field_offset(struct bucket_table, buckets) + bucket * sizeof(head));
 	head &= ~1ull; /* a lock */

@@ -90,14 +90,18 @@ pub(crate) fn with_policy(settings: PortSettings, mirror: &Mirror, link: &Link) 
         kernel6: settings.kernel6 || (express && v6.unsure),
         policy4: v4.list.is_some() || back.list.is_some(),
         policy6: v6.list.is_some(),
-        marks: [false, true].iter().any(|&v6| ask_marks(mirror.rules(v6))),
+        flow_rules: [false, true]
+            .iter()
+            .any(|&v6| concern_flows(mirror.rules(v6))),
         ..settings
     }
 }
 
-/// Whether any of these rules looks at marks.
-fn ask_marks(rules: &Rules) -> bool {
-    rules.unread.is_some() || rules.list.iter().any(|rule| rule.mark.1 != 0)
+/// Whether any of these rules looks at what the look-up of a flow's route has, and that of a packet in transit does not: a mark, and in one
+/// direction the interface that the other direction came in by (nft_flow_route() in net/netfilter/nft_flow_offload.c).
+fn concern_flows(rules: &Rules) -> bool {
+    let mut list = rules.list.iter();
+    rules.unread.is_some() || list.any(|rule| rule.mark.1 != 0 || rule.oif.is_some())
 }
 
 impl Policy {

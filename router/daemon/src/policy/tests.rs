@@ -10,6 +10,7 @@ use bora_mirror::{Rules, SharedHops};
 use proptest::prelude::*;
 
 use super::compile::{Facts, Interface, compile};
+use super::concern_flows;
 
 /// Linux's tables 254, 100 and 101, and some routes in each: address, length, next hop.
 type Routes = Vec<(usize, u128, u8, usize)>;
@@ -263,6 +264,27 @@ fn rule(v6: bool) -> impl Strategy<Value = Rule> {
             ..Rule::default()
         }
     })
+}
+
+#[test]
+fn rules_that_only_flows_can_meet() {
+    let with = |rule: Rule| Rules {
+        list: vec![Rule::default(), rule],
+        unread: None,
+    };
+    assert!(!concern_flows(&with(Rule::default())));
+    assert!(concern_flows(&Rules::default()), "rules that are not read");
+    let marked = Rule {
+        mark: (0, 0x100),
+        ..Rule::default()
+    };
+    let by_output = Rule {
+        oif: Some("lan0".into()),
+        ..Rule::default()
+    };
+    for rule in [marked, by_output] {
+        assert!(concern_flows(&with(rule)));
+    }
 }
 
 fn check(
