@@ -39,12 +39,13 @@ pub(crate) fn insert<P: Prefix>(
         && let Some(at) = to_replace::<P>(hops, routes, &new)
     {
         let advertised = |route: &&Route| route.key() == new.key() && is_advertised(route);
-        let advertised = P::V6 && routes.iter().any(|route| advertised(&route));
-        let rivals = routes.len() > 1; // one may go that the kernel keeps
+        // one may go that the kernel keeps; also where it seems to be the only one, if the event is older than a dump
+        let ambiguous = P::V6 && routes.iter().any(|route| advertised(&route));
         let applied = replace_at::<P>(hops, routes, new, at);
-        return match advertised && rivals {
-            true => Applied::Ambiguous,
-            false => applied,
+        return if ambiguous {
+            Applied::Ambiguous
+        } else {
+            applied
         };
     }
     // one has all ways of the other: a way was added, or the event is older than what is known

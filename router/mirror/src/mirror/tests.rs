@@ -234,6 +234,25 @@ fn events_that_are_older_than_a_dump_change_nothing() {
     });
 }
 
+/// A dump of advertised routes shows what is left of them after a replacement whose event still waits.
+#[test]
+fn a_replacement_is_older_than_the_dump_of_advertised_routes() {
+    in_namespace(NETWORK, || {
+        let (fib, _readers) = bora_fib::new(FibConfig::default()).unwrap();
+        ip("-6 route add default dev r0 proto ra metric 1024");
+        ip("-6 route append default via 2001:db8::3 proto ra metric 1024");
+        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        ip("-6 route replace default via 2001:db8::2 metric 1024");
+        mirror.model.stale.protocols.insert(RTPROT_RA);
+        mirror.reconcile().unwrap();
+        mirror.read(BATCH).unwrap();
+        mirror.reconcile().unwrap();
+        let routes = mirror.model.v6.get((MERGED, Prefix::masked(0, 0)));
+        let protocols: Vec<u8> = routes.iter().map(|route| route.protocol).collect();
+        assert_eq!(protocols, [RTPROT_RA, 3], "Linux has both");
+    });
+}
+
 /// With a carrier go next-hop objects, and the group that has no others. Linux tells only of the carrier.
 #[test]
 fn next_hop_objects_go_with_the_carrier() {
