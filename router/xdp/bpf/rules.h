@@ -66,6 +66,15 @@ static __always_inline __u64 is_equal(__u64 a, __u64 b)
 	return (sign >> 63) ^ 1;
 }
 
+/* The place behind the last number of a node that is smaller than the value; that of the nodes above if none is. */
+static __always_inline __u32 last_smaller(__u32 best, __u64 first, __u64 smaller)
+{
+	__u64 none = (smaller - 1) >> 63;
+
+	barrier_var(none); /* as in is_smaller() */
+	return none * best + (1 - none) * (first + smaller);
+}
+
 /* The row of a value of a field that is not an IPv6 address. Nodes of the tree have 16 numbers, in ascending order, and 17 children. */
 __noinline __u32 rule_row(__u32 v6, __u32 field, __u32 value)
 {
@@ -86,8 +95,7 @@ __noinline __u32 rule_row(__u32 v6, __u32 field, __u32 value)
 			barrier_var(difference); /* as in is_smaller() */
 			smaller += difference >> 63;
 		}
-		if (smaller)
-			best = node * 16 + smaller;
+		best = last_smaller(best, node * 16, smaller);
 		node = node * 17 + 1 + smaller;
 	}
 	return best ? rule_word(tree->rows + best - 1) : RULE_NONE;
@@ -113,8 +121,7 @@ __noinline __u32 rule_row6(__u32 field, __u64 high, __u64 low)
 
 			smaller += 1 - larger;
 		}
-		if (smaller)
-			best = node * 4 + smaller;
+		best = last_smaller(best, node * 4, smaller);
 		node = node * 5 + 1 + smaller;
 	}
 	return best ? rule_word(tree->rows + best - 1) : RULE_NONE;

@@ -118,15 +118,13 @@ impl DataPlane {
         &mut self,
         subscriptions: &[(usize, Arc<Subscription>)],
     ) -> Result<(), ProgramError> {
+        // the program first, which may take seconds: rates are reckoned from the end of this
+        let shown = self.express.program.show_to(subscriptions);
         if let Some(engine) = &mut self.engine {
-            engine.set_subscriptions(
-                subscriptions
-                    .iter()
-                    .map(|(_, subscription)| subscription.clone())
-                    .collect(),
-            );
+            let shared = subscriptions.iter().filter(|_| shown.is_ok());
+            engine.set_subscriptions(shared.map(|(_, one)| one.clone()).collect());
         }
-        self.express.program.show_to(subscriptions)
+        shown
     }
 
     pub(crate) fn multipath(&self) -> &Multipath {
