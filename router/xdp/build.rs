@@ -13,7 +13,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     // Debian and Ubuntu keep asm/ headers in a folder named after the machine.
     let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
-    for name in ["bora", "generation", "inject", "multipath"] {
+    for name in ["bora", "generation", "inject", "multipath", "pppoe"] {
         SkeletonBuilder::new()
             .source(xdp.join(format!("{name}.bpf.c")))
             .clang_args(["-Wall", "-Werror", "-mcpu=v3", "-I", &multiarch])

@@ -211,8 +211,8 @@ def forbidden(lan, talks):
     lan.router.exec("nft", "-f", "-", input="table inet forbid { chain c { type filter hook forward priority -5; meta l4proto udp drop; }; }")
     begun = time.monotonic()
     frames = [talk.frame(by_client) for talk in talks if talk.kind == "udp" for by_client in (True, False)]
-    while lan.exchange(frames):
-        assert time.monotonic() - begun < FOLLOW_SECONDS, f"a forbidden flow goes on; {lan.state()}"
+    while got := lan.exchange(frames):
+        assert time.monotonic() - begun < FOLLOW_SECONDS, f"a forbidden flow goes on: {differences([], got)}; {lan.state()}"
     took = time.monotonic() - begun
     for _ in range(3):
         assert not lan.exchange(frames), f"a forbidden flow passes again; {lan.state()}"

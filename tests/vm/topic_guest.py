@@ -42,6 +42,9 @@ def main(body):
 class Lan:
     """A router in a namespace, with a host in one of its own on each link: h0 ==== r0 [router] r1 ==== h1 ..."""
 
+    is_traffic = staticmethod(lambda frame: is_traffic(frame))
+    normalized = staticmethod(normalized)
+
     def __init__(self, links):
         self.links = links
         self.spaces, self.ports, self.bora = [], [], None
@@ -106,8 +109,8 @@ class Lan:
             ready = wait_readable(self.ports, _QUIET)
             for port in ready:
                 frame = port.receive_now()
-                if frame is not None and is_traffic(frame):
-                    got.append((self.ports.index(port), normalized(frame)))
+                if frame is not None and self.is_traffic(frame):
+                    got.append((self.ports.index(port), self.normalized(frame)))
             if not ready and len(got) >= least:
                 break
         return sorted(got)

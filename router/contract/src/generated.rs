@@ -156,6 +156,10 @@ pub struct PortSettings {
     pub min_frame: u16,
     /// Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
     pub below: u16,
+    /// Ethernet address of the other end of a PPPoE session; else zeros.
+    pub peer: [u8; 6],
+    /// Number of a PPPoE session (RFC 2516); else 0.
+    pub session: u16,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
     /// net.ipv6.conf.{all and IFACE}.forwarding.
@@ -200,7 +204,7 @@ pub struct PortSettings {
 
 impl PortSettings {
     /// Its octets, as the program reads them.
-    pub fn to_bytes(&self) -> [u8; 36] {
+    pub fn to_bytes(&self) -> [u8; 44] {
         let flags = [
             self.forward4,
             self.forward6,
@@ -224,7 +228,7 @@ impl PortSettings {
             self.shaped,
         ];
         let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag));
-        let mut bytes = [0; 36];
+        let mut bytes = [0; 44];
         bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
         bytes[2..3].copy_from_slice(&[self.path as u8]);
         bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
@@ -236,6 +240,8 @@ impl PortSettings {
         bytes[28..32].copy_from_slice(&self.ageing_ms.to_ne_bytes());
         bytes[32..34].copy_from_slice(&self.min_frame.to_ne_bytes());
         bytes[34..36].copy_from_slice(&self.below.to_ne_bytes());
+        bytes[36..42].copy_from_slice(&self.peer);
+        bytes[42..44].copy_from_slice(&self.session.to_ne_bytes());
         bytes
     }
 }

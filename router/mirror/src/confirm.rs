@@ -155,6 +155,7 @@ mod tests {
             mtu: 1500,
             shaped: false,
             tunnel: None,
+            peer: None,
         };
         model.set_ports(BTreeMap::from([(1, port)]));
         let send = |host| reader.note_use(UseMark::new(1, stale(host).address));

@@ -14,7 +14,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (writer, _handle) = bora_fib::new(bora_fib::FibConfig::default())?;
 //! let mut mirror = Mirror::open(MirrorConfig::default(), writer)?;
-//! let port = Port { id: bora_fib::PortId(0), mac: [2, 0, 0, 0, 0, 1], mtu: 1500, shaped: false, tunnel: None };
+//! let port = Port { id: bora_fib::PortId(0), mac: [2, 0, 0, 0, 0, 1], mtu: 1500, shaped: false, tunnel: None, peer: None };
 //! mirror.set_ports(BTreeMap::from([(3, port)]))?;
 //! loop {
 //!     let changes = mirror.poll(Duration::from_secs(1))?;

@@ -24,6 +24,8 @@ pub struct Port {
     pub shaped: bool,
     /// What a tunnel puts in front of packets, with the number above.
     pub tunnel: Option<Tunnel>,
+    /// Ethernet address of everything behind it, where no neighbour is asked for: the other end of a PPPoE session.
+    pub peer: Option<[u8; 6]>,
 }
 
 impl Port {

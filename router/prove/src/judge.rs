@@ -131,7 +131,10 @@ impl Judge<'_> {
     }
 
     fn is_path(&self, path: &Path, (port, mac): (PortId, MacAddr)) -> bool {
-        self.ifindex(port) == Some(path.device) && self.neighbour(path) == Some(mac)
+        let mut sessions = self.around.sessions(path.device);
+        let leads_there =
+            self.neighbour(path) == Some(mac) || sessions.any(|session| session.peer == mac);
+        self.ifindex(port) == Some(path.device) && leads_there
     }
 
     fn alive(&self) -> impl Iterator<Item = &Path> {
@@ -162,11 +165,14 @@ impl Judge<'_> {
         tags: Tags,
         path: Option<&Path>,
     ) -> Result<(), &'static str> {
-        let is_it = |path: &Path| {
-            let device = path.device;
-            self.neighbour(path) == Some(to)
-                && self.around.mac(device) == Some(from)
+        let leaves_by = |device: u32| {
+            self.around.mac(device) == Some(from)
                 && self.around.tags(device).is_none_or(|wanted| wanted == tags)
+        };
+        let is_it = |path: &Path| {
+            let mut sessions = self.around.sessions(path.device);
+            self.neighbour(path) == Some(to) && leaves_by(path.device)
+                || sessions.any(|session| session.peer == to && leaves_by(session.on))
         };
         match path.map_or_else(|| self.alive().any(is_it), is_it) {
             true => Ok(()),

@@ -61,6 +61,8 @@ pub struct Entry {
     pub ifindex: u32,
     /// Its VLAN tags.
     pub tags: Tags,
+    /// The PPPoE session that it is in: number, and Ethernet address of the other end.
+    pub session: Option<(u16, MacAddr)>,
 }
 
 impl Entry {
@@ -69,7 +71,18 @@ impl Entry {
         let tags = self.tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
         let tags: Vec<u8> = tags.flatten().copied().collect();
         let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
-        [addresses, &tags, rest].concat()
+        let Some((number, peer)) = self.session else {
+            return [addresses, &tags, rest].concat();
+        };
+        let (to, packet) = (addresses.get(..6), rest.get(2..));
+        let (to, packet) = (to.unwrap_or_default(), packet.unwrap_or_default());
+        let protocol: u16 = match rest.first() {
+            Some(0x86) => 0x0057,
+            _ => 0x0021,
+        };
+        let header = [0x8864, 0x1100, number, packet.len() as u16 + 2, protocol];
+        let header = header.map(u16::to_be_bytes);
+        [to, &peer.0, &tags, header.as_flattened(), packet].concat()
     }
 }
 
@@ -195,7 +208,11 @@ mod tests {
 
     #[test]
     fn tags_are_behind_the_addresses() {
-        let entry = |tags| Entry { ifindex: 1, tags };
+        let entry = |tags| Entry {
+            ifindex: 1,
+            tags,
+            session: None,
+        };
         let frame = [&[7; ADDRESSES][..], &[8, 0, 1]].concat();
         assert_eq!(entry(Tags::default()).tagged(&frame), frame);
         let tags = [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6];
@@ -203,5 +220,12 @@ mod tests {
         assert_eq!(entry(tags).tagged(&frame), two);
         assert_eq!(tags_of(&two), tags);
         assert_eq!(entry(tags).tagged(&[1]).len(), 9);
+        let in_session = Entry {
+            session: Some((0x1234, MacAddr([9; 6]))),
+            ..entry(Tags::default())
+        };
+        let headers = [0x88, 0x64, 0x11, 0, 0x12, 0x34, 0, 3, 0, 0x21, 1];
+        let wanted = [&[7; 6][..], &[9; 6], &headers].concat();
+        assert_eq!(in_session.tagged(&frame), wanted);
     }
 }

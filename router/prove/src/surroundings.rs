@@ -20,6 +20,8 @@ use crate::question::{Question, Tags};
 /// Octets of `struct ifinfomsg` and `struct ndmsg`.
 const LINK: usize = 16;
 const NEIGHBOUR: usize = 12;
+/// The kind of PPP's links.
+const PPP: &str = "ppp";
 
 #[derive(Clone, Debug, Default)]
 struct Link {
@@ -35,6 +37,17 @@ struct Link {
     tag: Option<[u8; 4]>,
     /// Whether frames get tags there that its own settings do not tell.
     is_bridge: bool,
+    /// Whether it is one of PPP, of which Linux does not tell which session it has.
+    is_ppp: bool,
+}
+
+/// A PPPoE session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session {
+    /// The other end.
+    pub(crate) peer: MacAddr,
+    /// The link that its frames go by.
+    pub(crate) on: u32,
 }
 
 /// Links and neighbours of Linux.
@@ -44,6 +57,7 @@ pub(crate) struct Surroundings {
     links: HashMap<u32, Link>,
     /// Addresses of neighbours that Linux sends to, by device and IP address.
     neighbours: HashMap<(u32, IpAddr), MacAddr>,
+    sessions: Vec<Session>,
     /// Whether Linux forwards IPv6 at all (net.ipv6.conf.all.forwarding).
     pub(crate) forwards_v6: bool,
     /// Whether a route look-up of Linux tells which IPv6 path a flow's packets take. With fib_multipath_hash_policy 3 it does not:
@@ -69,6 +83,7 @@ impl Surroundings {
                 found.note_neighbour(&neighbour);
             }
         })?;
+        found.read_sessions();
         // a kernel without IPv6 has neither
         found.forwards_v6 = sysctl_v6("conf/all/forwarding").is_some_and(|text| text != "0");
         let policy = sysctl_v6("fib_multipath_hash_policy");
@@ -88,6 +103,7 @@ impl Surroundings {
                 LinkAttribute::Link(index) => found.on = *index,
                 LinkAttribute::LinkInfo(infos) => {
                     found.is_bridge = infos.contains(&LinkInfo::Kind(InfoKind::Bridge));
+                    found.is_ppp = infos.contains(&LinkInfo::Kind(InfoKind::Other(PPP.into())));
                     found.tag = infos.iter().find_map(tag);
                 }
                 LinkAttribute::Address(octets) => {
@@ -97,6 +113,23 @@ impl Surroundings {
             }
         }
         self.links.insert(link.header.index, found);
+    }
+
+    /// Reads `/proc/net/pppoe`: number, address and device of each session. A kernel without PPPoE has none.
+    fn read_sessions(&mut self) {
+        let Ok(text) = fs::read_to_string("/proc/self/net/pppoe") else {
+            return;
+        };
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, peer, device] = words[..] else {
+                continue;
+            };
+            let on = self.links.iter().find(|(_, link)| link.name == device);
+            if let (Some(peer), Some((&on, _))) = (mac(peer), on) {
+                self.sessions.push(Session { peer, on });
+            }
+        }
     }
 
     fn note_neighbour(&mut self, neighbour: &NeighbourMessage) {
@@ -160,12 +193,12 @@ impl Surroundings {
         self.links.get(&ifindex)?.mac
     }
 
-    /// The VLAN tags of frames that leave by a link; `None` if a bridge gives them.
+    /// The VLAN tags of frames that leave by a link; `None` if a bridge or a PPPoE session gives them.
     pub(crate) fn tags(&self, mut ifindex: u32) -> Option<Tags> {
         let mut tags = Vec::new();
         while let Some(link) = self.links.get(&ifindex) {
             match link.tag {
-                _ if link.is_bridge => return None,
+                _ if link.is_bridge || link.is_ppp => return None,
                 Some(tag) if tags.len() < size_of::<Tags>() => {
                     tags.splice(..0, tag);
                     ifindex = link.on;
@@ -175,6 +208,12 @@ impl Surroundings {
         }
         tags.resize(size_of::<Tags>(), 0);
         tags.try_into().ok()
+    }
+
+    /// The sessions that a link may have: all there are, if it is one of PPP.
+    pub(crate) fn sessions(&self, ifindex: u32) -> impl Iterator<Item = &Session> {
+        let is_ppp = self.links.get(&ifindex).is_some_and(|link| link.is_ppp);
+        self.sessions.iter().filter(move |_| is_ppp)
     }
 
     /// The MTU of a link, octets.
@@ -211,6 +250,13 @@ fn tag(info: &LinkInfo) -> Option<[u8; 4]> {
         _ => None,
     })?;
     Some([protocol[0], protocol[1], id[0], id[1]])
+}
+
+/// An Ethernet address, as Linux prints it.
+fn mac(text: &str) -> Option<MacAddr> {
+    let octets = text.split(':').map(|octet| u8::from_str_radix(octet, 16));
+    let octets: Vec<u8> = octets.collect::<Result<_, _>>().ok()?;
+    octets.try_into().ok().map(MacAddr)
 }
 
 /// Whether no router forwards packets of an address: link-local and multicast ones.

@@ -112,6 +112,8 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 	}
 	if (port->path == BORA_PATH_KERNEL)
 		return pass(count, BORA_LEFT_TO_LINUX);
+	p.frame_tags = forgotten(p.frame_tags) & 31;
+	p.l3 = (void *)(p.eth + 1) + p.frame_tags;
 	if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) &&
 	    (ingress_holds(&devices[row->port.index & (BORA_MAX_INTERFACES - 1)]) ||
 	     below_holds(&row->port, false))) {
@@ -232,7 +234,7 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	p.port = in->index;
 	p.hides_tag = has_hidden_tag(ctx, in);
 	if (device_count && !(in->flags & BORA_PORT_GENERIC) &&
-	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS ||
+	    (is_tag(type) || type == bpf_htons(ETH_P_PPP_SES) || p.hides_tag || in->trunk >= BORA_MAX_PORTS ||
 	     (macvlan_count && type && !is_for(p.eth, in->mac)))) {
 		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_DEVICES));
 		return pass(count, BORA_LEFT_TO_LINUX); /* Bora is gone, and its array is empty */

@@ -115,8 +115,10 @@ struct bora_port {
 	__u32 ageing_ms; /* Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0. */
 	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
 	__u16 below; /* Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's. */
+	__u8 peer[6]; /* Ethernet address of the other end of a PPPoE session; else zeros. */
+	__u16 session; /* Number of a PPPoE session (RFC 2516); else 0. */
 };
-_Static_assert(sizeof(struct bora_port) == 36, "struct bora_port has another layout than in Rust");
+_Static_assert(sizeof(struct bora_port) == 44, "struct bora_port has another layout than in Rust");
 
 /* Why a packet did not take the fast way: passed to Linux, passed within a budget, dropped. */
 enum bora_reason {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * VLAN devices, bonds, macvlans and bridges on the ports. A packet with a VLAN device's tags belongs to that
+ * VLAN devices, bonds, macvlans, bridges and PPPoE sessions on the ports. A packet with a VLAN device's tags belongs to that
  * device, and a packet that leaves by it gets its tags; a tag may be in the frame or, from a veth, beside it
  * in the socket buffer (buffer.h). A packet that comes in by a port of a bond belongs to the bond, whose hash
  * says by which port a packet leaves. A packet for a macvlan's address belongs to the macvlan; nothing leaves
@@ -14,6 +14,14 @@
 #define TAG 4
 #define ADDRESSES (2 * ETH_ALEN)
 #define TAG_IDENTITY bpf_htonl(0xffff0fff) /* without priority and drop eligibility */
+
+/* The headers of a PPPoE session before an IP packet (RFC 2516, RFC 1661), in 16-bit words from the EtherType on. */
+enum { SESSION_TYPE, SESSION_CODE, SESSION_NUMBER, SESSION_LENGTH, SESSION_PROTOCOL };
+#define SESSION 8 /* octets, without the protocol, which stands in place of an EtherType */
+#define SESSION_DATA bpf_htons(0x1100) /* version 1, type 1, code 0 */
+#define PPP_PROTOCOL 2 /* octets of PPP's protocol, which the length counts */
+#define PPP_IPV4 bpf_htons(0x0021)
+#define PPP_IPV6 bpf_htons(0x0057)
 
 /* Frames that the program itself forwards by a VLAN device or bond; octets without FCS. */
 struct device_counters {
@@ -151,7 +159,50 @@ static __always_inline struct port_row *station_or(const struct packet *p,
 }
 
 /*
- * The VLAN device of a tagged packet, if there is one, or the bond of another, or the macvlan that it is for.
+ * Reads the headers of a PPPoE session as pppoe_rcv() in drivers/net/ppp/pppoe.c does; false if only Linux can. `type` becomes the EtherType of
+ * what is inside, or 0.
+ */
+static __always_inline bool enter_session(struct packet *p, const __be16 *headers, struct interface_key *key, __be16 *type)
+{
+	__u32 length = bpf_ntohs(headers[SESSION_LENGTH]);
+
+	*type = 0;
+	if (headers[SESSION_CODE] != SESSION_DATA || length <= PPP_PROTOCOL ||
+	    length > p->end - (void *)&headers[SESSION_PROTOCOL])
+		return false;
+	key->session = p->session = headers[SESSION_NUMBER];
+	p->frame_tags += SESSION;
+	p->session_length = length - PPP_PROTOCOL;
+	if (headers[SESSION_PROTOCOL] == PPP_IPV4)
+		*type = bpf_htons(ETH_P_IP);
+	else if (headers[SESSION_PROTOCOL] == PPP_IPV6)
+		*type = bpf_htons(ETH_P_IPV6);
+	return *type && key->session;
+}
+
+/* The row of a PPPoE session, which takes frames of its other end only. */
+static __always_inline struct port_row *session_row(const struct packet *p, const struct interface_key *key)
+{
+	struct port_row *row = row_of(key);
+	__u8 different = 0;
+
+	if (!row)
+		return NULL;
+#pragma unroll
+	for (int i = 0; i < ETH_ALEN; i++)
+		different |= p->eth->h_source[i] ^ row->port.peer[i];
+	return different ? NULL : row;
+}
+
+/* The number, of which the verifier forgets what it knows, so that it looks at what follows once instead of for each number. */
+__noinline __u32 forgotten(__u32 number)
+{
+	barrier_var(number); /* else clang takes the argument for the result */
+	return number;
+}
+
+/*
+ * The VLAN device of a tagged packet, if there is one, or the bond of another, or the macvlan that it is for, or the PPPoE session.
  * Notes the tags, where they are, and the EtherType behind them.
  */
 static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, struct packet *p,
@@ -163,15 +214,15 @@ static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, str
 	__be32 outer = hidden_tag(ctx, port);
 
 	p->hidden_tag = outer;
-	if (at + 2 * TAG + sizeof(*type) > p->end)
+	if (at + 2 * TAG + SESSION + sizeof(*type) > p->end)
 		return NULL; /* no IP packet is so short */
 	*type = *(__be16 *)at;
-	if (!outer && !is_tag(*type)) {
+	if (!outer && !is_tag(*type) && *type != bpf_htons(ETH_P_PPP_SES)) {
 		p->l3 = at + sizeof(*type);
 		return station_or(p, &key,
 				  port->trunk >= BORA_MAX_PORTS ? port_row(port->trunk) : NULL);
 	}
-	if (!outer) {
+	if (!outer && is_tag(*type)) {
 		outer = *(__be32 *)at;
 		at += TAG;
 		p->frame_tags = TAG;
@@ -184,13 +235,19 @@ static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, str
 		p->frame_tags += TAG;
 		*type = *(__be16 *)at;
 	}
+	if (*type == bpf_htons(ETH_P_PPP_SES)) {
+		if (!enter_session(p, at, &key, type))
+			return NULL;
+		p->l3 = at + SESSION + sizeof(*type);
+		return session_row(p, &key);
+	}
 	p->l3 = at + sizeof(*type);
 	return station_or(p, &key, row_of(&key));
 }
 
 /*
  * Whether there is a hook at a device below, which sees the packets, too: the bond, what a macvlan is on, or
- * the VLAN device below one with two tags. True as well if Bora does not know that device.
+ * the VLAN device below one with two tags or below a PPPoE session. True as well if Bora does not know that device.
  */
 static __always_inline bool below_holds(const struct bora_port *port, bool egress)
 {
@@ -203,7 +260,7 @@ static __always_inline bool below_holds(const struct bora_port *port, bool egres
 	if (is_on_bond(port) && (egress ? egress_holds(below) : ingress_holds(below)))
 		return true;
 
-	if (!port->tags[TAG])
+	if (!(port->session ? port->tags[0] : port->tags[TAG]))
 		return false;
 	__builtin_memcpy(&key.outer, port->tags, sizeof(key.outer));
 	row = row_of(&key);
@@ -237,20 +294,31 @@ static __always_inline __be16 priority_of_tag(const struct packet *p, bool v6, c
 	return bpf_htons(((out->priorities >> (3 * (tag / TAG * 5 + class))) & 7) << 13);
 }
 
-/* Gives the frame these tags of its output instead of its own, and other addresses. */
+/* Octets in front of the IP packet at an output where frames have these tags, without addresses and EtherType. */
+static __always_inline __u32 octets_at(const struct bora_port *out, const __u8 *tags)
+{
+	return tag_octets(tags) + (out->session ? SESSION : 0);
+}
+
+/* Gives the frame these tags of its output instead of its own, the headers of a PPPoE session, and other addresses. `length`: of the packet in it. */
 static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet *p, bool v6,
-					const __u8 *addresses, const struct bora_port *out, const __u8 *tags)
+					const __u8 *addresses, const struct bora_port *out, const __u8 *tags, __u32 length)
 {
 	__be16 type = v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 	__u32 octets = tag_octets(tags);
 	__u8 *data;
 
-	if (bpf_xdp_adjust_head(ctx, (int)p->frame_tags - (int)octets))
+	if (bpf_xdp_adjust_head(ctx, (int)p->frame_tags - (int)octets_at(out, tags)))
 		return false;
 	data = (void *)(long)ctx->data;
-	if ((void *)(data + ADDRESSES + 2 * TAG + sizeof(type)) > (void *)(long)ctx->data_end)
+	if ((void *)(data + ADDRESSES + 2 * TAG + SESSION + sizeof(type)) > (void *)(long)ctx->data_end)
 		return false;
-	__builtin_memcpy(data, addresses, ADDRESSES);
+	if (!out->session) {
+		__builtin_memcpy(data, addresses, ADDRESSES);
+	} else {
+		__builtin_memcpy(data, out->peer, ETH_ALEN);
+		__builtin_memcpy(data + ETH_ALEN, out->mac, ETH_ALEN);
+	}
 	data += ADDRESSES;
 	if (octets) {
 		__builtin_memcpy(data, tags, TAG);
@@ -261,6 +329,16 @@ static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet 
 		__builtin_memcpy(data, tags + TAG, TAG);
 		*(__be16 *)(data + 2) |= priority_of_tag(p, v6, out, TAG);
 		data += TAG;
+	}
+	if (out->session) {
+		__be16 *headers = (void *)data;
+
+		headers[SESSION_TYPE] = bpf_htons(ETH_P_PPP_SES);
+		headers[SESSION_CODE] = SESSION_DATA;
+		headers[SESSION_NUMBER] = bpf_htons(out->session);
+		headers[SESSION_LENGTH] = bpf_htons(length + PPP_PROTOCOL);
+		data += SESSION;
+		type = v6 ? PPP_IPV6 : PPP_IPV4;
 	}
 	__builtin_memcpy(data, &type, sizeof(type));
 	return true;

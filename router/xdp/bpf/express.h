@@ -220,7 +220,7 @@ static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p,
 				 const struct bora_port *out, const __u8 *tags)
 {
 	__u32 have = ctx->data_end - ctx->data;
-	__u32 want = p->l3_length + sizeof(struct ethhdr) + tag_octets(tags);
+	__u32 want = p->l3_length + sizeof(struct ethhdr) + octets_at(out, tags);
 
 	if (want < out->min_frame)
 		want = out->min_frame;
@@ -320,9 +320,9 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 		p->ip6->hop_limit--;
 	/* the packet moves; Linux's flowtable gives no priority by the TOS */
 	p->tos = v6 || padded ? 0 : p->ip4->tos;
-	if (!p->frame_tags && !tags[0]) {
+	if (!p->frame_tags && !tags[0] && !out->session) {
 		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way->macs, sizeof(way->macs));
-	} else if (!change_tags(ctx, p, v6, way->macs, out, tags)) {
+	} else if (!change_tags(ctx, p, v6, way->macs, out, tags, padded ? p->end - p->l3 : p->l3_length)) {
 		count->reasons[BORA_NO_OUTPUT]++; /* no headroom */
 		return XDP_DROP;
 	}

@@ -364,7 +364,7 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 	port = out->index < BORA_MAX_PORTS ? out->index : out->trunk;
 	if (is_no_output(out) || has_other_header(&action, out) || flow_output_holds(in, out, port))
 		return pass(count, BORA_GUARD);
-	if (!action.direct && !find_neighbour(ctx, v6, in, &action, row, &key, &way))
+	if (!action.direct && !out->session && !find_neighbour(ctx, v6, in, &action, row, &key, &way))
 		return pass(count, BORA_GUARD);
 	if (action.nat && !translate(p, v6, &action))
 		return pass(count, BORA_GUARD);

@@ -270,30 +270,50 @@ static __always_inline void look_above_port(struct xdp_md *ctx, struct found_flo
 		look_at_device(ctx, found, dev, false, key, tags);
 }
 
-/* The tags of a frame as on the wire; 0: none. */
+/* The tags of a frame as on the wire, and the number of its PPPoE session behind the EtherType; 0: none. */
 static __always_inline void read_tags(const struct packet *p, __be32 *tags)
 {
 	const __be32 *in_frame = (void *)p->eth + ADDRESSES;
+	__u32 octets = p->frame_tags - (p->session ? SESSION : 0);
+	__be32 session = bpf_htonl(ETH_P_PPP_SES << 16 | bpf_ntohs(p->session));
 
 	if ((void *)(in_frame + 2) > p->end)
 		return;
 	if (p->hidden_tag) {
 		tags[0] = p->hidden_tag;
-		tags[1] = p->frame_tags ? in_frame[0] : 0;
-	} else if (p->frame_tags) {
+		tags[1] = octets ? in_frame[0] : 0;
+	} else if (octets) {
 		tags[0] = in_frame[0];
-		tags[1] = p->frame_tags > TAG ? in_frame[1] : 0;
+		tags[1] = octets > TAG ? in_frame[1] : 0;
 	}
+	if (!p->session)
+		return;
+	/* no choice between addresses, which clang would compute in a way that the verifier refuses */
+	tags[1] = tags[0] ? session : 0;
+	tags[0] = tags[0] ? tags[0] : session;
+}
+
+/* Looks at the VLAN device below a PPPoE session. */
+static __always_inline void look_below_session(struct xdp_md *ctx, struct found_flow *found, struct bpf_fib_lookup *key, const __be32 *tags)
+{
+	struct interface_key below = { .ifindex = ctx->ingress_ifindex, .outer = tags[0] & TAG_IDENTITY };
+	__be32 session[2] = { tags[1] };
+	struct port_row *row = row_of(&below);
+
+	if (row)
+		look_above_port(ctx, found, &devices[row->port.index & (BORA_MAX_INTERFACES - 1)], key, session);
+	else
+		found->held = true;
 }
 
 /*
- * Looks for the flow of a packet at the devices that it passes in Linux: the port, the bond, the VLAN device. A flow of a bridge is at its port
- * (nft_dev_path_info()).
+ * Looks for the flow of a packet at the devices that it passes in Linux: the port, the bond, the VLAN device, the PPPoE session. A flow of a bridge
+ * is at its port (nft_dev_path_info()).
  */
 static __always_inline void find_flow(struct xdp_md *ctx, const struct packet *p, struct bpf_fib_lookup *key,
 				      const struct bora_port *in, struct found_flow *found)
 {
-	__u32 bond = in->trunk & (BORA_MAX_INTERFACES - 1), vlan = in->index & (BORA_MAX_INTERFACES - 1);
+	__u32 bond = in->trunk & (BORA_MAX_INTERFACES - 1), device = in->index & (BORA_MAX_INTERFACES - 1);
 	__be32 tags[2] = {}, none[2] = {};
 
 	read_tags(p, tags);
@@ -302,8 +322,10 @@ static __always_inline void find_flow(struct xdp_md *ctx, const struct packet *p
 		return;
 	if (is_on_bond(in))
 		look_above_port(ctx, found, &devices[bond], key, tags);
-	if (tags[0] && !tags[1])
-		look_above_port(ctx, found, &devices[vlan], key, none);
+	if (p->session && tags[1])
+		look_below_session(ctx, found, key, tags);
+	if (p->session || (tags[0] && !tags[1]))
+		look_above_port(ctx, found, &devices[device], key, none);
 }
 
 #endif

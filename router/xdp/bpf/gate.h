@@ -117,6 +117,8 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 				  const struct bora_port *in, struct net_device *dev)
 {
+	__u32 reason;
+
 	if (bpf_ktime_get_coarse_ns() > lease_until)
 		return BORA_NO_LEASE;
 	if (!is_for(p->eth, in->mac))
@@ -127,7 +129,10 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 		return BORA_GUARD;
 	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(dev, v6))
 		return BORA_GUARD;
-	return v6 ? check_ipv6(p, in) : check_ipv4(p, in, dev);
+	reason = v6 ? check_ipv6(p, in) : check_ipv4(p, in, dev);
+	if (reason == REASON_NONE && p->session && p->l3_length > p->session_length)
+		return BORA_MALFORMED;
+	return reason;
 }
 
 /* Whether the engine would only hand the packet to Linux. */

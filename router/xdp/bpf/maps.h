@@ -60,12 +60,14 @@ volatile __u16 port_hints[PORT_HINTS];
 
 /*
  * The row of a port or VLAN device by its own ifindex, without tags; that of a VLAN device also by the
- * ifindex of its port and the tags as on the wire, without priority.
+ * ifindex of its port and the tags as on the wire, without priority; that of a PPPoE session by the same and its number.
  */
 struct interface_key {
 	__u32 ifindex;
 	__be32 outer;
 	__be32 inner; /* 0: one tag */
+	__be16 session; /* PPPoE session; 0: none */
+	__u16 zero;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

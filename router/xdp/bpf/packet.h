@@ -32,7 +32,9 @@ struct packet {
 	__u32 port; /* number of the port that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
 	__u8 tos; /* TOS of an IPv4 packet for express */
-	__u16 frame_tags; /* octets of VLAN tags in the frame */
+	__u16 frame_tags; /* octets of VLAN tags in the frame, and of the headers of a PPPoE session */
+	__u16 session_length; /* octets that the header of a PPPoE session claims for the IP packet */
+	__be16 session; /* number of the PPPoE session; 0: none */
 	__be32 hidden_tag; /* VLAN tag beside the frame, as device_of_packet() has found it; 0: none */
 	bool hides_tag; /* a VLAN tag is beside the frame, and no VLAN device has been looked for */
 };

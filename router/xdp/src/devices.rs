@@ -1,4 +1,4 @@
-//! VLAN devices, bonds, macvlans and tunnels in the program (`router/xdp/bpf/device.h`).
+//! VLAN devices, bonds, macvlans, PPPoE sessions and tunnels in the program (`router/xdp/bpf/device.h`).
 
 use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
 use libbpf_rs::{MapCore, MapFlags};
@@ -7,20 +7,31 @@ use super::error::ProgramError;
 use super::program::{Program, port_row};
 use super::skeleton::types;
 
+/// VLAN tags as on the wire, without priority, and the number of a PPPoE session; zeros: none.
+type Headers = ([u8; 8], u16);
+
 /// `struct interface_key`.
-fn interface_key(ifindex: u32, tags: &[u8; 8]) -> [u8; 12] {
-    let mut key = [0; 12];
+fn interface_key(ifindex: u32, (tags, session): Headers) -> [u8; 16] {
+    let mut key = [0; 16];
     key[..4].copy_from_slice(&ifindex.to_ne_bytes());
-    key[4..].copy_from_slice(tags);
+    key[4..12].copy_from_slice(&tags);
+    key[12..14].copy_from_slice(&session.to_be_bytes());
     key
 }
 
 /// `struct macvlan_key`.
-fn macvlan_key(ifindex: u32, settings: &PortSettings) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..12].copy_from_slice(&interface_key(ifindex, &settings.tags));
-    key[12..18].copy_from_slice(&settings.mac);
+fn macvlan_key(ifindex: u32, settings: &PortSettings) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&interface_key(ifindex, (settings.tags, 0)));
+    key[16..22].copy_from_slice(&settings.mac);
     key
+}
+
+/// No tags, no session.
+pub(super) const PLAIN: Headers = ([0; 8], 0);
+
+fn headers(settings: &PortSettings) -> Headers {
+    (settings.tags, settings.session)
 }
 
 /// Whether this is the number of a VLAN device, bond or macvlan.
@@ -34,12 +45,12 @@ fn check(settings: &PortSettings) -> Result<(), ProgramError> {
     }
 }
 
-/// A VLAN device, a bond, a macvlan or a tunnel, as the program knows it.
+/// A VLAN device, a bond, a macvlan, a PPPoE session or a tunnel, as the program knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct OnPorts<'a> {
     /// Index of the device.
     pub ifindex: u32,
-    /// Index of the port or bond below a VLAN device; a bond's or macvlan's own index.
+    /// Index of the port or bond below a VLAN device or a PPPoE session; a bond's or macvlan's own index.
     pub lower: u32,
     /// Indices of the ports that its packets come in by.
     pub ports: &'a [u32],
@@ -80,10 +91,10 @@ impl TunnelKey {
 impl OnPorts<'_> {
     /// The interfaces by which its tags lead to it.
     fn lowers(&self) -> impl Iterator<Item = u32> {
-        let is_vlan = self.settings.tags != [0; 8];
+        let has_headers = headers(self.settings) != PLAIN;
         let others = self.ports.iter().copied();
         let others = others.filter(|&port| port != self.lower);
-        others.chain([self.lower]).filter(move |_| is_vlan)
+        others.chain([self.lower]).filter(move |_| has_headers)
     }
 }
 
@@ -140,12 +151,12 @@ impl Program {
             }
             return Ok(());
         }
-        self.set_interface(device.ifindex, &[0; 8], settings.index)?;
+        self.set_interface(device.ifindex, PLAIN, settings.index)?;
         for lower in device.lowers() {
-            self.set_interface(lower, &settings.tags, settings.index)?;
+            self.set_interface(lower, headers(settings), settings.index)?;
         }
         for (port, tags) in device.tagged {
-            self.set_interface(*port, tags, settings.index)?;
+            self.set_interface(*port, (*tags, 0), settings.index)?;
         }
         Ok(())
     }
@@ -167,12 +178,12 @@ impl Program {
             }
         } else {
             for lower in device.lowers() {
-                self.forget_interface(lower, &settings.tags)?;
+                self.forget_interface(lower, headers(settings))?;
             }
             for (port, tags) in device.tagged {
-                self.forget_interface(*port, tags)?;
+                self.forget_interface(*port, (*tags, 0))?;
             }
-            self.forget_interface(device.ifindex, &[0; 8])?;
+            self.forget_interface(device.ifindex, PLAIN)?;
         }
         let slot = u32::from(settings.index).to_ne_bytes();
         let none = port_row(0, &PortSettings::default());
@@ -204,14 +215,14 @@ impl Program {
         Ok(stations.update(&key, &value, MapFlags::ANY)?)
     }
 
-    /// Says where the row of an interface is, or of the one behind these tags.
+    /// Says where the row of an interface is, or of the one behind these headers.
     pub(super) fn set_interface(
         &self,
         ifindex: u32,
-        tags: &[u8; 8],
+        headers: Headers,
         index: u16,
     ) -> Result<(), ProgramError> {
-        let key = interface_key(ifindex, tags);
+        let key = interface_key(ifindex, headers);
         let slot = u32::from(index).to_ne_bytes();
         let interfaces = &self.skeleton.maps.interfaces;
         Ok(interfaces.update(&key, &slot, MapFlags::ANY)?)
@@ -221,9 +232,9 @@ impl Program {
     pub(super) fn forget_interface(
         &self,
         ifindex: u32,
-        tags: &[u8; 8],
+        headers: Headers,
     ) -> Result<(), ProgramError> {
-        let key = interface_key(ifindex, tags);
+        let key = interface_key(ifindex, headers);
         forget(&self.skeleton.maps.interfaces, &key)
     }
 

@@ -22,6 +22,7 @@ mod generation;
 pub mod inject;
 mod link;
 pub mod multipath;
+pub mod pppoe;
 mod program;
 mod query;
 mod rules;

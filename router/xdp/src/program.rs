@@ -16,6 +16,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::Counters;
 use super::destinations::LinuxDestinations;
+use super::devices::PLAIN;
 use super::error::{ProgramError, explained};
 use super::skeleton::types::{self, bora_symbols};
 use super::skeleton::{BoraSkel, BoraSkelBuilder, OpenBoraSkel};
@@ -253,7 +254,7 @@ impl Program {
             .update(&slot, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
         maps.ports
             .update(&slot, &port_row(ifindex, settings), MapFlags::ANY)?;
-        self.set_interface(ifindex, &[0; 8], settings.index)
+        self.set_interface(ifindex, PLAIN, settings.index)
     }
 
     /// Lets the program look at the hooks of the device that a port's packets leave by. Packets are held
@@ -339,7 +340,7 @@ impl Program {
         let slot = u32::from(index).to_ne_bytes();
         let row = maps.ports.lookup(&slot, MapFlags::ANY)?;
         if let Some(ifindex) = row.as_deref().and_then(<[u8]>::first_chunk) {
-            self.forget_interface(u32::from_ne_bytes(*ifindex), &[0; 8])?;
+            self.forget_interface(u32::from_ne_bytes(*ifindex), PLAIN)?;
         }
         let none = port_row(0, &PortSettings::default());
         maps.ports.update(&slot, &none, MapFlags::ANY)?;

@@ -63,14 +63,14 @@ impl DataPlane {
     /// Looks at what Linux sends no events for; returns whether ports or devices may be other than they were.
     pub(super) fn look(&mut self, config: &File) -> bool {
         self.ask_drivers();
-        let hooks_differ = self.look_at_hooks();
+        let differ = self.look_at_hooks() | self.channels.look(&self.mirror);
         let hooks = self.express.hooks();
         let differs = |port: &Port| {
             let wanted = port.wanted(&self.mirror, config, hooks);
             port.wanted.as_ref() != Some(&wanted)
         };
         let inputs = names(&self.ports, &self.devices);
-        hooks_differ
+        differ
             || self.ports.iter().any(differs)
             || self.rules.are_outdated(&self.ports, &inputs)
             || !self.old_rules.is_empty()
@@ -169,10 +169,15 @@ impl DataPlane {
     fn settle_devices(&mut self) -> DeviceChanges {
         let ports = self.ports.iter().map(|port| port.ifindex);
         self.mirror.follow_bridges(ports);
+        self.channels.look(&self.mirror);
         let counted = |id| counted_of_device(self.engine.as_ref(), &self.express, id);
-        let changes = self
-            .devices
-            .follow(&self.mirror, &self.ports, &self.held, counted);
+        let changes = self.devices.follow(
+            &self.mirror,
+            &self.ports,
+            &self.held,
+            &self.channels,
+            counted,
+        );
         for port in self.ports.iter_mut() {
             if let Some(bond) = self.devices.bond_of(port.id) {
                 port.join(bond.id);

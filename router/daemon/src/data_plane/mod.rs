@@ -20,7 +20,7 @@ use bora_worker::{Command, Mode};
 use bora_xdp::{Allowances, ProgramError, SeenPackets};
 
 use crate::config::File;
-use crate::devices::{Device, DeviceTable, DeviceTotals};
+use crate::devices::{Channels, Device, DeviceTable, DeviceTotals};
 use crate::engine::Engine;
 use crate::express::Express;
 use crate::express::reclaim::Reclaimer;
@@ -45,6 +45,8 @@ pub(crate) use start::detach_pinned;
 pub(crate) struct DataPlane {
     ports: PortTable,
     devices: DeviceTable,
+    /// What PPP interfaces are on.
+    channels: Channels,
     /// What Linux's hooks hold back of tunnels.
     held: Held,
     /// Whether Bora offers a flowtable, as it was decided last.
@@ -120,9 +122,12 @@ impl DataPlane {
     ) -> Result<(), ProgramError> {
         // the program first, which may take seconds: rates are reckoned from the end of this
         let shown = self.express.program.show_to(subscriptions);
+        let shared = match shown {
+            Ok(()) => subscriptions,
+            Err(_) => &[],
+        };
         if let Some(engine) = &mut self.engine {
-            let shared = subscriptions.iter().filter(|_| shown.is_ok());
-            engine.set_subscriptions(shared.map(|(_, one)| one.clone()).collect());
+            engine.set_subscriptions(shared.iter().map(|(_, one)| one.clone()).collect());
         }
         shown
     }

@@ -10,7 +10,7 @@ use bora_xdp::{AttachError, Attachment, Lease, Program};
 
 use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};
-use crate::devices::DeviceTable;
+use crate::devices::{Channels, DeviceTable};
 use crate::engine::{self, Engine};
 use crate::express::Express;
 use crate::express::reclaim::Reclaimer;
@@ -99,6 +99,7 @@ impl DataPlane {
         let mut plane = Self {
             ports: PortTable::default(),
             devices: DeviceTable::default(),
+            channels: Channels::default(),
             held: Held::default(),
             own_flows: Decision::default(),
             multipath: Multipath::learn(mirror.settings()),

@@ -1,10 +1,11 @@
-//! VLAN devices, bonds and macvlans of Linux on the ports, and tunnels: Bora forwards by them as by ports. Linux's configuration is the only one.
+//! VLAN devices, bonds, macvlans and PPPoE sessions of Linux on the ports, and tunnels: Bora forwards by them as by ports. Linux's configuration is the only one.
 
 mod bond;
 mod bridge;
 mod bridged;
 mod lower;
 mod macvlan;
+mod pppoe;
 mod priorities;
 mod totals;
 mod tunnel;
@@ -29,6 +30,7 @@ use crate::ports::{is_shaped, with_sysctls};
 use lower::{Found, Lower};
 
 pub(crate) use bridged::Stations;
+pub(crate) use pppoe::Channels;
 pub(crate) use totals::DeviceTotals;
 
 /// What kind of device it is.
@@ -41,6 +43,8 @@ pub(crate) enum Kind {
     Vlan,
     /// On a port, a bond or a VLAN device. Nothing leaves by it without Linux.
     Macvlan,
+    /// A PPPoE session, on a port or a VLAN device.
+    Pppoe,
     /// On no port: its outer packets leave by any.
     Tunnel,
 }
@@ -130,7 +134,7 @@ impl Device {
 
     /// Whether its packets are where the other's are among those of the ports.
     fn is_placed_as(&self, other: &Self) -> bool {
-        let place = |it: &Self| (it.kind, it.lower.ifindex, it.tags);
+        let place = |it: &Self| (it.kind, it.lower.ifindex, it.tags, it.settings.session);
         let is_same_station = self.kind != Kind::Macvlan || self.settings.mac == other.settings.mac;
         place(self) == place(other)
             && self.lower.ports == other.lower.ports
@@ -171,6 +175,7 @@ impl DeviceTable {
         mirror: &Mirror,
         ports: &PortTable,
         held: &Held,
+        channels: &Channels,
         counted: impl Fn(PortId) -> DeviceTotals,
     ) -> DeviceChanges {
         let before = std::mem::take(&mut self.devices);
@@ -189,6 +194,7 @@ impl DeviceTable {
                 Kind::Bridge => bridge::find(link, mirror, ports),
                 Kind::Vlan => vlan::find(link, mirror, ports, &self.devices),
                 Kind::Macvlan => macvlan::find(link, mirror, ports, &self.devices),
+                Kind::Pppoe => pppoe::find(link, channels, mirror, ports, &self.devices),
                 Kind::Tunnel => tunnel::find(link, mirror, ports, &around, |ifindex| {
                     let port = ports.at(ifindex).map(|port| port.id);
                     port.or_else(|| Some(self.devices.get(&ifindex)?.id))
@@ -247,6 +253,7 @@ impl DeviceTable {
                 mtu: device.longest,
                 shaped: device.settings.shaped,
                 tunnel: device.tunnel().map(|tunnel| tunnel.output(device.id)),
+                peer: device.lower.session.map(|session| session.peer),
             };
             (device.ifindex, info)
         })
@@ -258,8 +265,10 @@ impl DeviceTable {
     }
 
     fn of_workers(&self) -> Devices {
-        // the engine knows no bridges
-        let known = self.iter().filter(|it| it.lower.bridged.is_none());
+        // the engine knows no bridges and no PPPoE
+        let known = self
+            .iter()
+            .filter(|it| it.lower.bridged.is_none() && it.lower.session.is_none());
         Devices::new(known.map(|device| bora_forward::Device {
             ingress: (&device.settings).into(),
             ports: device.lower.of_workers(),
@@ -287,6 +296,8 @@ impl Kind {
             Some(Self::Bridge)
         } else if link.vlan.is_some() {
             Some(Self::Vlan)
+        } else if pppoe::is_ppp(link) {
+            Some(Self::Pppoe)
         } else {
             let macvlan = link.macvlan.map(|_| Self::Macvlan);
             macvlan.or(link.tunnel.as_ref().map(|_| Self::Tunnel))
@@ -320,7 +331,10 @@ fn device(
             .bridged
             .as_ref()
             .map_or(0, bridged::Bridged::ageing_ms),
-        mac: link.mac.unwrap_or_default(),
+        mac: match lower.session {
+            Some(_) => below.mac,
+            None => link.mac.unwrap_or_default(),
+        },
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,
         can_redirect: below.can_redirect && lower.is_output,

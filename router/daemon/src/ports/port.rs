@@ -288,6 +288,7 @@ impl Port {
     pub(crate) fn info(&self) -> bora_mirror::Port {
         bora_mirror::Port {
             tunnel: None,
+            peer: None,
             id: self.id,
             mac: self.settings.mac,
             mtu: self.link.mtu,

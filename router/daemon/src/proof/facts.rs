@@ -64,6 +64,8 @@ impl Facts {
                 .map(|(_, ifindex)| Entry {
                     ifindex,
                     tags: settings.tags,
+                    session: (settings.session != 0)
+                        .then_some((settings.session, MacAddr(settings.peer))),
                 }),
         });
         Self {

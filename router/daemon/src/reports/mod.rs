@@ -15,6 +15,7 @@ mod neighbours;
 mod offload;
 mod on_ports;
 mod ports;
+mod pppoe;
 mod profile;
 mod reasons;
 pub(crate) mod route;
@@ -50,6 +51,7 @@ pub static REPORTS: &[Report] = &[
     bonds::REPORT,
     bridges::REPORT,
     macvlans::REPORT,
+    pppoe::REPORT,
     tunnels::REPORT,
     drops::REPORT,
     reasons::REPORT,

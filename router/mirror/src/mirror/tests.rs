@@ -334,6 +334,7 @@ fn planted_differences_are_found_and_mended() {
             mtu: 1500,
             shaped: false,
             tunnel: None,
+            peer: None,
         };
         let ports = BTreeMap::from([(device(&mirror), port)]);
         mirror.set_ports(ports).unwrap();

@@ -26,7 +26,7 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
         let way = tunnel.encapsulations[usize::from(key.v6)].clone();
         return into_tunnel(way, mtu, port, world);
     }
-    let Some(mac) = world.mac(key) else {
+    let Some(mac) = port.peer.or_else(|| world.mac(key)) else {
         return punt(Reason::NoNeighbour, Some(port.id));
     };
     let mut l2 = [0; ethernet::HEADER_LEN];

@@ -12,6 +12,7 @@ fn port(id: u16, mtu: u32) -> Port {
         mtu,
         shaped: false,
         tunnel: None,
+        peer: None,
     }
 }
 

@@ -151,6 +151,7 @@ pub(crate) fn ports(mirror: &Mirror, names: &[&str]) -> BTreeMap<u32, Port> {
                 mtu: 9000,
                 shaped: false,
                 tunnel: None,
+                peer: None,
             },
         ))
     });
