@@ -18,7 +18,7 @@ from vm import topic_guest, vlan
 from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged
 
 TIERS = ("express", "engine")
-LOCAL, REMOTE = "10.64.0.1", "10.64.1.1"
+SERVER, CLIENTS = "10.64.0.1", "10.64.1."  # address of the server's end, and how those of ours begin: each session has another
 OPTIONS = Path("/tmp/pppoe-options")
 VLAN = 7
 SESSION, DATA = 0x8864, 0x1100
@@ -53,7 +53,7 @@ class Lan(topic_guest.Lan):
     def dial(self):
         """Starts the server, and dials."""
         OPTIONS.write_text("noauth\nnodefaultroute\n+ipv6\nlcp-echo-interval 5\nlcp-echo-failure 6\n")
-        self._popen(self.hosts[0], "pppoe-server", "-F", "-I", f"h0{self.tag}", "-L", LOCAL, "-R", REMOTE, "-N", "4", "-O", str(OPTIONS), "-X", "/run/pppoe.pid")
+        self._popen(self.hosts[0], "pppoe-server", "-F", "-I", f"h0{self.tag}", "-L", SERVER, "-R", f"{CLIENTS}1", "-N", "4", "-O", str(OPTIONS), "-X", "/run/pppoe.pid")
         self.subscribe()
 
     def subscribe(self):
@@ -72,7 +72,7 @@ class Lan(topic_guest.Lan):
         """Whether IPv4 and IPv6 pass at both ends."""
         texts = [space.ip("address", "show", "up").stdout for space in (self.router, self.hosts[0])]
         ppp = [text[text.find(": ppp"):] if ": ppp" in text else "" for text in texts]
-        return REMOTE in ppp[0] and LOCAL in ppp[1] and all("fe80" in text for text in ppp)
+        return CLIENTS in ppp[0] and SERVER in ppp[1] and all("fe80" in text for text in ppp)
 
     def _popen(self, space, *command):
         self.programs.append(space.popen(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
@@ -82,6 +82,11 @@ class Lan(topic_guest.Lan):
         line = self.router.exec("cat", "/proc/net/pppoe").stdout.splitlines()[1]
         (number,) = struct.unpack(">H", struct.pack("=H", int(line.split()[0], 16)))
         return number
+
+    def address(self):
+        """The router's address in the session."""
+        words = self.router.ip("-4", "-o", "address", "show", "dev", "ppp0").stdout.split()
+        return words[words.index("inet") + 1].split("/")[0]
 
     def inside(self, packet, **wrong):
         """(link, frame) of a packet in the session; `wrong`: what is not as it should be."""
@@ -223,15 +228,15 @@ def check(lan, tier, wanted, say):
 
 
 @functools.cache
-def conversation(flow):
+def conversation(flow, address):
     """Packets of a UDP connection from h1 to the Internet behind the session, with NAT: out, back."""
     server, client = hosts(4, flow)
-    return packets.udp4(client, server, sport=7000 + flow, dport=53), packets.udp4(server, REMOTE, sport=53, dport=7000 + flow)
+    return packets.udp4(client, server, sport=7000 + flow, dport=53), packets.udp4(server, address, sport=53, dport=7000 + flow)
 
 
 def converse(lan, flow):
     """Their frames."""
-    out, back = conversation(flow)
+    out, back = conversation(flow, lan.address())
     return plain(out), lan.inside(back)
 
 
