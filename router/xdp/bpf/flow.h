@@ -21,6 +21,8 @@ struct flow_action {
 	__be32 ports; /* both, as in the packet */
 	__be32 next_hop[4];
 	__u32 output; /* ifindex */
+	__be16 session; /* a PPPoE session on it; 0: none */
+	__be32 tag; /* of the VLAN that the session is in; 0: none */
 	__u32 nat; /* whether addresses and ports change */
 	__u32 direct; /* the Ethernet addresses are known */
 	__u32 tagged; /* the flow has the tags of its output */
@@ -170,6 +172,26 @@ static __always_inline void read_mac(__u8 *mac, const void *tuple, __u32 offset)
 	__builtin_memcpy(mac + 2, &last, sizeof(last));
 }
 
+/* One of the tags that packets have where a flow leaves: EtherType and number, as on the wire. */
+static __always_inline __be32 read_tag(const void *tuple, __u32 offset)
+{
+	__u32 word = word_at(tuple, offset); /* struct flow_tag */
+
+	return bpf_htonl(bpf_ntohs(word >> 16) << 16 | (word & 0xffff));
+}
+
+/* The PPPoE session that a flow leaves by, where newer kernels put on all headers themselves; false if it is none. */
+static __always_inline bool read_session(const void *other, struct flow_action *action)
+{
+	__be32 first = read_tag(other, bpf_core_field_offset(struct flow_offload_tuple, encap[0]));
+	__be32 second = read_tag(other, bpf_core_field_offset(struct flow_offload_tuple, encap[1]));
+	__u32 last = bpf_ntohl(action->tagged > 1 ? second : first);
+
+	action->tag = action->tagged > 1 ? first : 0;
+	action->session = bpf_htons(last & 0xffff);
+	return last >> 16 == ETH_P_PPP_SES;
+}
+
 /* After the look-up: what becomes of the packet; false if Linux has to do it. */
 static __always_inline bool read_action(const struct found_flow *found, struct net *net, bool v6, __u32 length,
 					__u8 protocol, struct way *way, struct flow_action *action)
@@ -220,7 +242,9 @@ static __always_inline bool read_action(const struct found_flow *found, struct n
 	type = MODULE_BITS(tuple, struct flow_offload_tuple, xmit_type);
 	if (type == FLOW_XMIT_NEIGH)
 		return follow_route(tuple, net, v6, action);
-	if (type != FLOW_XMIT_DIRECT || action->tagged) /* a bridge's tag */
+	if (type != FLOW_XMIT_DIRECT)
+		return false;
+	if (action->tagged && !read_session(other, action)) /* a bridge's tag */
 		return false;
 	action->direct = true;
 	action->output = MODULE_WORD(tuple, struct flow_offload_tuple, out.ifidx);
@@ -309,10 +333,12 @@ static __always_inline bool translate(struct packet *p, bool v6, const struct fl
  * Whether Linux may send another frame by this output of a flow: newer kernels (nf_flow_encap_push()) add tags, without the
  * VLAN device's priorities, and the frame has the address of the port.
  */
-static __always_inline bool has_other_header(const struct flow_action *action, const struct bora_port *out)
+static __always_inline bool has_other_header(const struct flow_action *action, const struct bora_port *out, const struct way *way)
 {
 	struct port_row *below = port_row(out->trunk);
 
+	if (action->session && (!is_for((void *)way->macs, out->peer) || !is_for((void *)(way->macs + ETH_ALEN), out->mac)))
+		return true;
 	return action->tagged &&
 	       (out->priorities || !below || !is_for((void *)below->port.mac, out->mac));
 }
@@ -357,12 +383,12 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 	find_flow(ctx, p, &key, in, &found);
 	if (!found.tuple || !read_action(&found, net, v6, p->end - p->l3, key.l4_protocol, &way, &action))
 		return pass(count, BORA_GUARD);
-	row = row_of(&(struct interface_key){ .ifindex = action.output });
+	row = row_of(&(struct interface_key){ .ifindex = action.output, .outer = action.tag, .session = action.session });
 	if (!row || check_output(p, v6, in, row) != REASON_NONE)
 		return pass(count, BORA_GUARD);
 	out = &row->port;
 	port = out->index < BORA_MAX_PORTS ? out->index : out->trunk;
-	if (is_no_output(out) || has_other_header(&action, out) || flow_output_holds(in, out, port))
+	if (is_no_output(out) || has_other_header(&action, out, &way) || flow_output_holds(in, out, port))
 		return pass(count, BORA_GUARD);
 	if (!action.direct && !out->session && !find_neighbour(ctx, v6, in, &action, row, &key, &way))
 		return pass(count, BORA_GUARD);
