@@ -117,7 +117,7 @@ fn advice(
 /// What the command above does, and where it does not help.
 const NOT_ALL: &str = "that table leaves the ruleset as it is, and sees only what all its forward chains have accepted; `nft \
                        delete table inet flows` undoes it. Rules then see no further packets of such flows (counters, marks, limits). \
-                       It does not help where rules say `notrack`, nor for what docs/firewall.md names, such as PPPoE";
+                       It does not help where rules say `notrack`, nor for what docs/firewall.md names, such as bridges with VLANs";
 
 /// The command that puts established flows into a flowtable without a change of the ruleset, which may belong to a program
 /// (firewalld, ufw, Docker). The chain is behind all that filter.
