@@ -161,6 +161,7 @@ int find_session(struct question *found)
 	__u64 device = device_with(found->ifindex);
 	struct pppox_sock *socket;
 	struct ppp *ppp;
+	__u8 peer[6];
 
 	found->kind = NO_SESSION;
 	if (!device || !bpf_core_type_exists(struct ppp) || !bpf_core_type_exists(struct pppox_sock))
@@ -172,7 +173,8 @@ int find_session(struct question *found)
 	found->kind = kind_of(ppp);
 	found->lower = BPF_CORE_READ(socket, proto.pppoe.ifindex);
 	found->number = bpf_ntohs(BPF_CORE_READ(socket, proto.pppoe.pa.sid));
-	BPF_CORE_READ_INTO(&found->peer, socket, proto.pppoe.pa.remote);
+	BPF_CORE_READ_INTO(&peer, socket, proto.pppoe.pa.remote);
+	__builtin_memcpy(found->peer, peer, sizeof(peer)); /* no helper of older kernels writes into the context */
 	found->passes[0] = BPF_CORE_READ(ppp, npmode[NETWORK_IP]) == NPMODE_PASS;
 	found->passes[1] = BPF_CORE_READ(ppp, npmode[NETWORK_IPV6]) == NPMODE_PASS;
 	return 1;
