@@ -124,7 +124,7 @@ impl DataPlane {
         let shown = self.express.program.show_to(subscriptions);
         let shared = match shown {
             Ok(()) => subscriptions,
-            Err(_) => &[],
+            Err(_) => &[], // it is returned below
         };
         if let Some(engine) = &mut self.engine {
             engine.set_subscriptions(shared.iter().map(|(_, one)| one.clone()).collect());
