@@ -22,7 +22,7 @@ struct flow_action {
 	__be32 next_hop[4];
 	__u32 output; /* ifindex */
 	__be16 session; /* a PPPoE session on it; 0: none */
-	__be32 tag; /* of the VLAN that the session is in; 0: none */
+	__be32 tag; /* VLAN that the session is in; 0: none */
 	__u32 nat; /* whether addresses and ports change */
 	__u32 direct; /* the Ethernet addresses are known */
 	__u32 tagged; /* the flow has the tags of its output */

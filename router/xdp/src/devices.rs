@@ -4,11 +4,8 @@ use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::error::ProgramError;
-use super::program::{Program, port_row};
+use super::program::{Headers, PLAIN, Program, port_row};
 use super::skeleton::types;
-
-/// VLAN tags as on the wire, without priority, and the number of a PPPoE session; zeros: none.
-type Headers = ([u8; 8], u16);
 
 /// `struct interface_key`.
 fn interface_key(ifindex: u32, (tags, session): Headers) -> [u8; 16] {
@@ -26,9 +23,6 @@ fn macvlan_key(ifindex: u32, settings: &PortSettings) -> [u8; 24] {
     key[16..22].copy_from_slice(&settings.mac);
     key
 }
-
-/// No tags, no session.
-pub(super) const PLAIN: Headers = ([0; 8], 0);
 
 fn headers(settings: &PortSettings) -> Headers {
     (settings.tags, settings.session)

@@ -16,12 +16,17 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::Counters;
 use super::destinations::LinuxDestinations;
-use super::devices::PLAIN;
 use super::error::{ProgramError, explained};
 use super::skeleton::types::{self, bora_symbols};
 use super::skeleton::{BoraSkel, BoraSkelBuilder, OpenBoraSkel};
 use super::survey::Survey;
 use super::symbols;
+
+/// VLAN tags as on the wire, without priority, and the number of a PPPoE session; zeros: none.
+pub(super) type Headers = ([u8; 8], u16);
+
+/// No tags, no session.
+pub(super) const PLAIN: Headers = ([0; 8], 0);
 
 /// The right of the program to act, renewed while Bora is well.
 #[derive(Clone, Copy)]
