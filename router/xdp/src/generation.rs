@@ -10,15 +10,7 @@ use super::ask::run_on_context;
 use super::error::{ProgramError, explained};
 use super::program::Program;
 
-#[allow(
-    clippy::all,
-    missing_docs,
-    unreachable_pub,
-    clippy::undocumented_unsafe_blocks
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/generation.skel.rs"));
-}
+skeleton!("generation");
 
 impl Program {
     /// Has the program read the generation where the module `nf_tables` of this kernel counts it, in the network namespace of the

@@ -10,15 +10,7 @@ use bora_contract::INJECT_FRAME;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
 
-#[allow(
-    clippy::all,
-    missing_docs,
-    unreachable_pub,
-    clippy::undocumented_unsafe_blocks
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
-}
+skeleton!("inject");
 
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 

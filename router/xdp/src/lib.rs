@@ -10,6 +10,21 @@
     )
 )]
 
+/// The module `skeleton`: what build.rs has generated for a program of `router/xdp/bpf`.
+macro_rules! skeleton {
+    ($program:literal) => {
+        #[allow(
+            clippy::all,
+            missing_docs,
+            unreachable_pub,
+            clippy::undocumented_unsafe_blocks
+        )]
+        mod skeleton {
+            include!(concat!(env!("OUT_DIR"), "/", $program, ".skel.rs"));
+        }
+    };
+}
+
 mod ask;
 mod counters;
 mod destinations;
@@ -31,15 +46,7 @@ pub(crate) mod symbols;
 mod trust;
 mod watch;
 
-#[allow(
-    clippy::all,
-    missing_docs,
-    unreachable_pub,
-    clippy::undocumented_unsafe_blocks
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/bora.skel.rs"));
-}
+skeleton!("bora");
 
 pub use ask::{Parts, ProgramAnswer, Questions};
 pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};

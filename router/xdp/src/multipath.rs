@@ -8,15 +8,7 @@ use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
 
 use crate::symbols::{address_of, kallsyms};
 
-#[allow(
-    clippy::all,
-    missing_docs,
-    unreachable_pub,
-    clippy::undocumented_unsafe_blocks
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/multipath.skel.rs"));
-}
+skeleton!("multipath");
 
 /// Most flows of one question.
 pub const FLOWS: usize = 64;

@@ -10,15 +10,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use super::ask::run_on_context;
 use super::error::{ProgramError, explained};
 
-#[allow(
-    clippy::all,
-    missing_docs,
-    unreachable_pub,
-    clippy::undocumented_unsafe_blocks
-)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/pppoe.skel.rs"));
-}
+skeleton!("pppoe");
 
 /// What a PPP interface is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
