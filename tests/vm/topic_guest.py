@@ -39,10 +39,17 @@ def main(body):
             say(traceback.format_exc())
 
 
+def is_traffic(frame):
+    """No ARP, and none of what IPv6 says by itself to groups."""
+    tagged = frame[12:14] == b"\x81\0"
+    kind = frame[16:18] if tagged else frame[12:14]
+    return kind in (b"\x08\0", b"\x86\xdd") and not frame.startswith(b"\x33\x33")
+
+
 class Lan:
     """A router in a namespace, with a host in one of its own on each link: h0 ==== r0 [router] r1 ==== h1 ..."""
 
-    is_traffic = staticmethod(lambda frame: is_traffic(frame))
+    is_traffic = staticmethod(is_traffic)
     normalized = staticmethod(normalized)
 
     def __init__(self, links):
@@ -181,13 +188,6 @@ def count_different(lan, path, record, steps, exchange, check, say):
     finally:
         lan.close()
     return different
-
-
-def is_traffic(frame):
-    """No ARP, and none of what IPv6 says by itself to groups."""
-    tagged = frame[12:14] == b"\x81\0"
-    kind = frame[16:18] if tagged else frame[12:14]
-    return kind in (b"\x08\0", b"\x86\xdd") and not frame.startswith(b"\x33\x33")
 
 
 def differences(wanted, got):

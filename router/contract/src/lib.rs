@@ -15,6 +15,13 @@ pub const fn budget_of_window(packets_per_second: u64) -> u64 {
     packets_per_second.div_ceil(1_000_000_000 / BUDGET_WINDOW_NS)
 }
 
+impl PortSettings {
+    /// Number and other end of the PPPoE session that it is, if it is one.
+    pub fn pppoe(&self) -> Option<(u16, [u8; 6])> {
+        (self.session != 0).then_some((self.session, self.peer))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

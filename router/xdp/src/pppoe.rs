@@ -1,5 +1,6 @@
 //! Which PPPoE sessions PPP interfaces have, read from Linux's own structures (`router/xdp/bpf/pppoe.bpf.c`).
 
+use std::array;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -73,33 +74,12 @@ impl Reader {
 
 /// Reads `struct question`.
 fn channel(answer: &[u8; 24]) -> Channel {
-    let [
-        _,
-        _,
-        _,
-        _,
-        a,
-        b,
-        c,
-        d,
-        low,
-        high,
-        peer @ ..,
-        v4,
-        v6,
-        kind,
-        _,
-        _,
-        _,
-        _,
-        _,
-    ] = *answer;
-    match kind {
+    match answer[18] {
         1 => Channel::Session(Session {
-            lower: u32::from_ne_bytes([a, b, c, d]),
-            number: u16::from_ne_bytes([low, high]),
-            peer,
-            passes: [v4 != 0, v6 != 0],
+            lower: u32::from_ne_bytes(array::from_fn(|n| answer[4 + n])),
+            number: u16::from_ne_bytes([answer[8], answer[9]]),
+            peer: array::from_fn(|n| answer[10 + n]),
+            passes: [answer[16] != 0, answer[17] != 0],
         }),
         2 => Channel::Changed,
         3 => Channel::Filtered,

@@ -128,7 +128,6 @@ fn lower(link: &Link, ports: &[&Port], first: &Port) -> Lower {
         bypass_qdisc: ports.iter().all(|port| port.bypass_qdisc),
         is_output: ports.iter().all(|port| port.is_output()),
         tunnel: None,
-        session: None,
         bridged: None,
     }
 }

@@ -196,7 +196,6 @@ fn lower(link: &Link, bridge: Bridge, mirror: &Mirror, table: &PortTable) -> Low
         bypass_qdisc: members.iter().all(|port| port.bypass_qdisc),
         is_output: true,
         tunnel: None,
-        session: None,
         bridged: Some(Bridged {
             bridge: link.index,
             vlan: vlan.unwrap_or_default(),

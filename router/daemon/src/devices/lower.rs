@@ -3,7 +3,6 @@
 use bora_contract::PortSettings;
 use bora_fib::PortId;
 use bora_forward::{Ports, Tags, XmitHash};
-use bora_xdp::pppoe::Session;
 
 use super::Device;
 use super::bridged::Bridged;
@@ -33,8 +32,6 @@ pub(crate) struct Lower {
     pub(super) is_output: bool,
     /// The tunnel, if the device is one; it is on no ports.
     pub(crate) tunnel: Option<Tunnel>,
-    /// The session, if the device is one of PPPoE.
-    pub(crate) session: Option<Session>,
     /// The bridge, if the device is one or on one.
     pub(crate) bridged: Option<Bridged>,
 }
@@ -66,7 +63,6 @@ impl Lower {
             bypass_qdisc: port.bypass_qdisc,
             is_output: port.is_output(),
             tunnel: None,
-            session: None,
             bridged: None,
         }
     }

@@ -253,7 +253,7 @@ impl DeviceTable {
                 mtu: device.longest,
                 shaped: device.settings.shaped,
                 tunnel: device.tunnel().map(|tunnel| tunnel.output(device.id)),
-                peer: device.lower.session.map(|session| session.peer),
+                peer: device.settings.pppoe().map(|(_, peer)| peer),
             };
             (device.ifindex, info)
         })
@@ -268,7 +268,7 @@ impl DeviceTable {
         // the engine knows no bridges and no PPPoE
         let known = self
             .iter()
-            .filter(|it| it.lower.bridged.is_none() && it.lower.session.is_none());
+            .filter(|it| it.lower.bridged.is_none() && it.kind != Kind::Pppoe);
         Devices::new(known.map(|device| bora_forward::Device {
             ingress: (&device.settings).into(),
             ports: device.lower.of_workers(),
@@ -331,9 +331,9 @@ fn device(
             .bridged
             .as_ref()
             .map_or(0, bridged::Bridged::ageing_ms),
-        mac: match lower.session {
-            Some(_) => below.mac,
-            None => link.mac.unwrap_or_default(),
+        mac: match kind {
+            Kind::Pppoe => below.mac,
+            _ => link.mac.unwrap_or_default(),
         },
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,

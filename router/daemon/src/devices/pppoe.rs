@@ -23,8 +23,8 @@ const KIND: &str = "ppp";
 pub(crate) struct Channels {
     /// The interfaces, by index.
     interfaces: Vec<u32>,
-    /// What reads of them, loaded when others came.
-    reader: Option<Reader>,
+    /// What reads of them, or why it could not be loaded; loaded anew when there are others.
+    reader: Option<Result<Reader, String>>,
     /// By ifindex.
     known: BTreeMap<u32, Channel>,
     /// Why nothing is known of them.
@@ -38,23 +38,20 @@ impl Channels {
         let interfaces: Vec<u32> = links.map(|link| link.index).collect();
         if interfaces != self.interfaces {
             self.interfaces = interfaces;
-            (self.reader, self.trouble) = match (!self.interfaces.is_empty()).then(Reader::load) {
-                None => (None, None),
-                Some(Ok(reader)) => (Some(reader), None),
-                Some(Err(error)) => (None, Some(error.to_string())),
-            };
+            let wanted = !self.interfaces.is_empty();
+            self.reader = wanted.then(|| Reader::load().map_err(|error| error.to_string()));
         }
-        let reader = self.reader.as_ref();
-        let found = reader.map(|reader| reader.channels(&self.interfaces));
-        let known = match found.transpose() {
-            Ok(known) => known.unwrap_or_default(),
-            Err(error) => {
-                log::warn!("the sessions of PPP interfaces cannot be read: {error}");
-                BTreeMap::new()
-            }
+        let found = match &self.reader {
+            None => Ok(BTreeMap::new()),
+            Some(Ok(reader)) => { reader.channels(&self.interfaces) }.map_err(|e| e.to_string()),
+            Some(Err(why)) => Err(why.clone()),
         };
-        let changed = known != self.known;
-        self.known = known;
+        let (known, trouble) = match found {
+            Ok(known) => (known, None),
+            Err(why) => (BTreeMap::new(), Some(why)),
+        };
+        let changed = (&known, &trouble) != (&self.known, &self.trouble);
+        (self.known, self.trouble) = (known, trouble);
         changed
     }
 
@@ -128,7 +125,6 @@ pub(super) fn find(
         lower.settings.peer = session.peer;
         lower.settings.session = session.number;
         lower.mtu = lower.mtu.saturating_sub(HEADERS);
-        lower.session = Some(session);
         return Found::On(lower.into(), tags);
     };
     Found::LeftAlone(why.into())

@@ -149,7 +149,6 @@ fn lower(link: &Link, around: &Around, tunnel: Tunnel) -> Lower {
         bypass_qdisc: false,
         is_output: true,
         bridged: None,
-        session: None,
         tunnel: Some(tunnel),
     }
 }

@@ -64,8 +64,7 @@ impl Facts {
                 .map(|(_, ifindex)| Entry {
                     ifindex,
                     tags: settings.tags,
-                    session: (settings.session != 0)
-                        .then_some((settings.session, MacAddr(settings.peer))),
+                    session: { settings.pppoe() }.map(|(number, peer)| (number, MacAddr(peer))),
                 }),
         });
         Self {
