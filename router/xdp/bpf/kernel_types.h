@@ -142,6 +142,7 @@ struct net_device {
 	struct bpf_mprog_entry *tcx_egress;
 	struct mini_Qdisc *miniq_ingress;
 	struct mini_Qdisc *miniq_egress;
+	__u8 priv[]; /* Linux 6.10 and later */
 };
 
 struct xdp_rxq_info {

@@ -11,34 +11,14 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_core_read.h>
 
-#define DEVICE_HASH 256 /* NETDEV_HASHENTRIES in include/net/net_namespace.h */
-#define DEVICE_CHAIN 256 /* most devices of one hash that are looked at */
+#include "device_index.h"
+
 #define PRIVATE_ALIGNMENT 32 /* NETDEV_ALIGN in include/linux/netdevice.h, before Linux 6.10 */
 
 enum NPmode { NPMODE_PASS, NPMODE_DROP }; /* include/uapi/linux/ppp_defs.h */
 
 /* CO-RE: only names and nesting matter. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct hlist_node {
-	struct hlist_node *next;
-};
-struct hlist_head {
-	struct hlist_node *first;
-};
-struct net {
-	struct hlist_head *dev_index_head;
-};
-struct nsproxy {
-	struct net *net_ns;
-};
-struct task_struct {
-	struct nsproxy *nsproxy;
-};
-struct net_device {
-	int ifindex;
-	struct hlist_node index_hlist;
-	__u8 priv[]; /* Linux 6.10 and later */
-};
 struct list_head {
 	struct list_head *next;
 };
@@ -102,22 +82,6 @@ struct question {
 };
 enum kind { NO_SESSION, SESSION, CHANGES, FILTERS };
 
-static __always_inline __u64 device_with(__u32 ifindex)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct hlist_head *heads = BPF_CORE_READ(task, nsproxy, net_ns, dev_index_head);
-	struct hlist_node *node = BPF_CORE_READ(&heads[ifindex % DEVICE_HASH], first);
-
-	for (int i = 0; i < DEVICE_CHAIN && node; i++) {
-		__u64 address = (__u64)node - bpf_core_field_offset(struct net_device, index_hlist);
-
-		if (BPF_CORE_READ((struct net_device *)address, ifindex) == ifindex)
-			return address;
-		node = BPF_CORE_READ(node, next);
-	}
-	return 0;
-}
-
 /* netdev_priv() */
 static __always_inline __u64 private_of(__u64 device)
 {
@@ -158,7 +122,8 @@ static __always_inline struct pppox_sock *socket_of(struct channel *channel)
 SEC("syscall")
 int find_session(struct question *found)
 {
-	__u64 device = device_with(found->ifindex);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 device = device_by_index(BPF_CORE_READ(task, nsproxy, net_ns), found->ifindex);
 	struct pppox_sock *socket;
 	struct ppp *ppp;
 	__u8 peer[6];

@@ -6,8 +6,7 @@
 #ifndef BORA_SURVEY_H
 #define BORA_SURVEY_H
 
-#define DEVICE_HASH 256 /* NETDEV_HASHENTRIES in include/net/net_namespace.h */
-#define DEVICE_CHAIN 256 /* most devices of one hash that are looked at */
+#include "device_index.h"
 
 /* Written by survey(). */
 struct bora_survey found;
@@ -31,8 +30,7 @@ int find_device(struct bora_find *find)
 {
 	__u32 ifindex = find->ifindex, index = find->index;
 	struct net *net = own_net();
-	struct hlist_head *heads;
-	struct hlist_node *node;
+	__u64 address;
 
 	if (index >= BORA_MAX_INTERFACES)
 		return 0;
@@ -43,19 +41,11 @@ int find_device(struct bora_find *find)
 	port_hints[ifindex % PORT_HINTS] = index;
 	if (!net || !ifindex)
 		return 0;
-	heads = KERNEL_READ(net, dev_index_head);
-	node = KERNEL_READ(&heads[ifindex % DEVICE_HASH], first);
-	for (int i = 0; i < DEVICE_CHAIN && node; i++) {
-		__u64 address = (__u64)node - bpf_core_field_offset(struct net_device, index_hlist);
-		struct net_device *dev = (void *)address;
-
-		if (KERNEL_READ(dev, ifindex) == ifindex && KERNEL_READ(dev, nd_net.net) == net) {
-			devices[index].address = address;
-			return 1;
-		}
-		node = KERNEL_READ(node, next);
-	}
-	return 0;
+	address = device_by_index(net, ifindex);
+	if (!address)
+		return 0;
+	devices[index].address = address;
+	return 1;
 }
 
 static __always_inline void survey_hook(struct bora_hook *hook, struct net *net, struct nf_hook_entries *entries,
