@@ -38,7 +38,7 @@ class Lan(topic_guest.Lan):
     def __init__(self, vlan=0):
         super().__init__(2)
         self.vlan, self.tag, self.programs = vlan, f".{vlan}" if vlan else "", []
-        self.number, self.address = None, None  # those of the session
+        self.number, self.address = None, None  # known when there is a session
         try:
             for link in range(2):
                 self.connect(link)
