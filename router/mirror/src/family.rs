@@ -39,6 +39,8 @@ pub(crate) struct Family<P> {
     pub(crate) distrusted: BTreeSet<P>,
     /// IPv6 prefixes with a multipath route of which some ways have an MTU of their own: Linux shows that of one way for all.
     pub(crate) uneven: BTreeSet<(Tree, P)>,
+    /// Prefixes with a multipath route between whose ways another one may stand, which Linux's dump leaves out until some way goes.
+    pub(crate) hiding: BTreeSet<(Tree, P)>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<(Tree, P)>,
     /// On-link hosts for which no next hop was free; Linux forwards to them.
@@ -83,6 +85,7 @@ impl<P: Prefix> Family<P> {
             changed: Vec::new(),
             distrusted: BTreeSet::new(),
             uneven: BTreeSet::new(),
+            hiding: BTreeSet::new(),
             refused: HashSet::new(),
             without_hop: BTreeSet::new(),
             bulk: None,
@@ -201,6 +204,7 @@ impl<P: Prefix> Family<P> {
         self.rivals.retain(|(tree, _)| *tree != table);
         self.without_hop.retain(|(tree, _)| *tree != table);
         self.uneven.retain(|(tree, _)| *tree != table);
+        self.hiding.retain(|(tree, _)| *tree != table);
         for (_, key) in self.hosts.extract_if(|(tree, _), _| *tree == table) {
             hops.release_hop(key);
         }
@@ -232,6 +236,7 @@ impl<P: Prefix> Family<P> {
         };
         let mut routes = self.get(at).to_vec();
         let was_uneven = self.uneven.contains(&at);
+        let was_hiding = (gone || replace) && self.hiding.remove(&at);
         if replace || gone {
             self.uneven.remove(&at);
         } else if P::V6 && prefix_routes::has_other_mtu(hops, &routes, &new) {
@@ -255,7 +260,11 @@ impl<P: Prefix> Family<P> {
         };
         hops.release(new.target);
         self.set(hops, at, routes);
-        applied
+        if was_hiding {
+            Applied::Ambiguous
+        } else {
+            applied
+        }
     }
 
     /// When paths are appended to an IPv6 multipath route, the event has them first and the older

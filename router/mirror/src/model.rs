@@ -204,7 +204,7 @@ impl Model {
             }
             Applied::Ambiguous => {
                 self.stale.routes = true;
-                self.stale.reason = "a route was replaced beside advertised ones";
+                self.stale.reason = "a route event does not say which route it is about";
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::keys::is_found;
 use crate::message::Message;
 use crate::model::{Expiries, Model, note_expiry};
 use crate::nexthops::NextHops;
-use crate::prefix_routes::is_same;
+use crate::prefix_routes::{has_ways, is_same};
 use crate::reader::Part;
 
 use crate::rib::{MERGED, Prefix, Route, Tree, number};
@@ -149,8 +149,12 @@ fn remove_lost<P: Prefix>(
     let lost: Vec<P> = lost.map(|(prefix, _)| prefix).collect();
     let mut changed = 0;
     for prefix in lost {
-        let mut kept = family.get((tree, prefix)).to_vec();
+        let known = family.get((tree, prefix));
+        let mut kept = known.to_vec();
         kept.retain(|route| !part.has(hops, route));
+        if P::V6 && may_hide::<P>(hops, known, &kept) {
+            family.hiding.insert((tree, prefix));
+        }
         changed += usize::from(family.set(hops, (tree, prefix), kept));
     }
     changed
@@ -171,14 +175,26 @@ fn compare<P: Prefix>(
             Part::All => &[],
             _ => family.get(at),
         };
-        let fresh = same.iter().map(|&(_, route)| route).collect();
+        let fresh: Vec<Route> = same.iter().map(|&(_, route)| route).collect();
+        let hides = P::V6 && may_hide::<P>(hops, family.get(at), &fresh);
         let (routes, unordered) = combine::<P>(hops, known, fresh, |route| part.has(hops, route));
+        if hides {
+            family.hiding.insert(at);
+        }
         outcome.unordered |= unordered;
         outcome.differences += usize::from(family.set(hops, at, routes));
     }
     for (_, route) in dumped {
         hops.release(route.target);
     }
+}
+
+/// Whether a route that was known stands now, perhaps, between the ways of a multipath route: then Linux's dump leaves it out
+/// (`fib6_dump_node()` in net/ipv6/ip6_fib.c).
+fn may_hide<P: Prefix>(hops: &NextHops, known: &[Route], fresh: &[Route]) -> bool {
+    let is_there = |route: &Route| fresh.iter().any(|new| is_same::<P>(hops, route, new));
+    let mut lost = known.iter().filter(|route| !is_there(route));
+    lost.any(|route| has_ways(hops, fresh, route))
 }
 
 /// Replaces the concerned routes of a prefix by the dumped ones; known routes keep their place.

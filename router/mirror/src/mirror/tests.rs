@@ -253,6 +253,32 @@ fn a_replacement_is_older_than_the_dump_of_advertised_routes() {
     });
 }
 
+/// Linux's dump leaves out a route that stands between the ways of a multipath route (`fib6_dump_node()` jumps over it).
+#[test]
+fn a_route_between_the_ways_of_another_comes_back() {
+    in_namespace(NETWORK, || {
+        let (fib, _readers) = bora_fib::new(FibConfig::default()).unwrap();
+        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        ip("-6 route add default via 2001:db8::2 metric 1024");
+        ip("-6 route append default dev r0 proto ra metric 1024");
+        for all in [true, false] {
+            ip("-6 route append default via 2001:db8::3 metric 1024");
+            mirror.read(BATCH).unwrap();
+            if all {
+                mirror.model.stale.all = true;
+            } else {
+                mirror.model.stale.protocols.insert(RTPROT_RA);
+            }
+            mirror.reconcile().unwrap();
+            ip("-6 route del default via 2001:db8::3 metric 1024");
+            mirror.read(BATCH).unwrap();
+            mirror.reconcile().unwrap();
+            let routes = mirror.model.v6.get((MERGED, Prefix::masked(0, 0)));
+            assert_eq!(routes.len(), 2, "{routes:#?}");
+        }
+    });
+}
+
 /// With a carrier go next-hop objects, and the group that has no others. Linux tells only of the carrier.
 #[test]
 fn next_hop_objects_go_with_the_carrier() {
