@@ -20,8 +20,9 @@ use crate::world::World;
 /// Most neighbours that Linux is told of in one turn of the loop, which takes some milliseconds.
 pub(crate) const TURN: usize = 1024;
 
-/// How long an entry is held that Linux has deleted, to find out whether packets go there.
-pub(crate) const HOLD: Duration = Duration::from_millis(50);
+/// How long an entry is held that Linux has deleted, to find out whether packets go there: longer than a loaded machine keeps
+/// a worker from running, because later packets would overtake those that Linux then holds.
+pub(crate) const HOLD: Duration = Duration::from_millis(250);
 /// How long the neighbour may then take to answer; Linux gives it up after three seconds, and says so.
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 

@@ -773,7 +773,7 @@ impl Model {
     }
 
     fn update_local_addresses(&mut self) {
-        let own = &mut self.local.prefixes;
+        let own = &mut self.local;
         let changed =
             note_local(&mut self.v4, &self.hops, own) | note_local(&mut self.v6, &self.hops, own);
         self.local.generation += u64::from(changed);
@@ -834,17 +834,21 @@ fn reach(neighbour: Option<&Neighbour>) -> (Option<[u8; 6]>, bool) {
 fn note_local<P: Prefix>(
     family: &mut Family<P>,
     hops: &NextHops,
-    own: &mut BTreeSet<(IpAddr, u8)>,
+    own: &mut LocalAddresses,
 ) -> bool {
     let mut changed = false;
     for prefix in std::mem::take(&mut family.local_changes) {
         let (address, len) = prefix.parts();
         let key = (P::ip(address), len);
-        changed |= if is_local(family, hops, prefix) {
-            own.insert(key)
+        let differs = if is_local(family, hops, prefix) {
+            own.prefixes.insert(key)
         } else {
-            own.remove(&key)
+            own.prefixes.remove(&key)
         };
+        if differs {
+            own.changed.insert(key);
+        }
+        changed |= differs;
     }
     changed
 }

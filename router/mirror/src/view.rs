@@ -159,6 +159,14 @@ impl Mirror {
         mtu_changes(&mut self.model.v6, &mut changes);
         changes
     }
+
+    /// Takes the router's own addresses and prefixes ([`Mirror::local_addresses`]) that have come (`true`) or gone.
+    pub fn take_own_changes(&mut self) -> Vec<((IpAddr, u8), bool)> {
+        let own = &mut self.model.local;
+        let changed = std::mem::take(&mut own.changed);
+        let is_own = |net| (net, own.prefixes.contains(&net));
+        changed.into_iter().map(is_own).collect()
+    }
 }
 
 fn view<'a, P: Prefix>(hops: &'a NextHops, prefix: P, route: &Route) -> Option<RouteView<'a>> {

@@ -58,6 +58,9 @@ pub struct LocalAddresses {
     pub generation: u64,
     /// Addresses, with broadcast and anycast ones; and prefixes (`ip route add local 192.0.2.0/24 dev lo`).
     pub prefixes: BTreeSet<(IpAddr, u8)>,
+    /// Those that came or went since this was last asked for.
+    #[serde(skip)]
+    pub(crate) changed: BTreeSet<(IpAddr, u8)>,
 }
 
 /// The far ends that each station is behind; `None`: only Linux knows how to reach it.

@@ -51,6 +51,8 @@ pub struct Program {
     /// The tracepoint that shows socket buffers to generic XDP, while wanted.
     buffers: Option<Link>,
     sees_veth_buffers: bool,
+    /// The router's own addresses and prefixes at each bit of the filter, for IPv4 and IPv6.
+    own_counts: [Vec<u32>; 2],
     /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if that was never asked for.
     pub(super) flows: Option<Result<(), String>>,
     /// Whether the program knows the functions of flowtables.
@@ -142,6 +144,7 @@ impl Program {
             _tracing: tracing,
             buffers: None,
             sees_veth_buffers: asked.return_value != 0,
+            own_counts: [0, 1].map(|_| vec![0; OWN_FILTER as usize]),
             flows: None,
             has_flowtables: false,
             shows: false,
@@ -376,15 +379,19 @@ impl Program {
         Ok(())
     }
 
-    /// Adds or removes an address of the router itself (broadcast addresses too), or a prefix.
+    /// Adds or removes an address of the router itself (broadcast addresses too), or a prefix: one that the program has
+    /// not, or has. After an error it has what it had.
     pub fn set_local(
-        &self,
+        &mut self,
         address: IpAddr,
         length: u8,
         present: bool,
     ) -> Result<(), ProgramError> {
+        if present {
+            self.count_local(address, length, true); // the filter is asked before the map
+        }
         let maps = &self.skeleton.maps;
-        match address {
+        let written = match address {
             IpAddr::V4(address) if length == 32 => {
                 set_member(&maps.local4, &address.octets(), present)
             }
@@ -395,26 +402,40 @@ impl Program {
             IpAddr::V6(_) => {
                 set_member(&maps.local_prefixes6, &route_key(address, length), present)
             }
+        };
+        match &written {
+            Ok(()) if present => {}
+            Err(_) if !present => {} // it is still there
+            _ => self.count_local(address, length, false),
         }
+        written
     }
 
-    /// Says which addresses may be the router's own: all that [`Program::set_local`] has been told and
-    /// has not been told to forget, and those that it will be told next.
-    pub fn set_own_filter<'a>(&mut self, addresses: impl Iterator<Item = &'a IpAddr>) {
-        let mut filter = [[0; OWN_FILTER as usize / 32]; 2];
-        for address in addresses {
-            let bit = own_filter_bit(address);
-            filter[usize::from(address.is_ipv6())][bit / 32] |= 1u32 << (bit % 32);
-        }
+    /// Counts one address or prefix more or less, in the filter and in the number of prefixes: what is not there costs a
+    /// packet no look-up.
+    fn count_local(&mut self, address: IpAddr, length: u8, more: bool) {
+        let v6 = usize::from(address.is_ipv6());
+        let bit = own_filter_bit(&address);
+        let is_prefix = length < if address.is_ipv4() { 32 } else { 128 };
+        let step = |count: &mut u32| {
+            *count = if more {
+                *count + 1
+            } else {
+                count.saturating_sub(1)
+            }
+        };
+        let count = &mut self.own_counts[v6][bit];
+        step(count);
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.own_filter = filter;
-        }
-    }
-
-    /// Says how many prefixes of IPv4 and IPv6 are the router's own, so that none costs nothing.
-    pub fn set_local_prefix_counts(&mut self, counts: [usize; 2]) {
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.local_prefix_count = counts.map(|count| count as u32);
+            let (word, mask) = (&mut bss.own_filter[v6][bit / 32], 1u32 << (bit % 32));
+            if *count > 0 {
+                *word |= mask;
+            } else {
+                *word &= !mask;
+            }
+            if is_prefix {
+                step(&mut bss.local_prefix_count[v6]);
+            }
         }
     }
 

@@ -35,7 +35,7 @@ impl DataPlane {
             changed = self.agree_on_ports(config)?;
         }
         if changes.local_addresses {
-            self.express.tell_addresses(&self.mirror);
+            self.express.tell_addresses(&mut self.mirror);
         }
         self.express.tell_route_mtus(&mut self.mirror);
         self.express.tell_fib(&self.mirror);

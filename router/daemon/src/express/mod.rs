@@ -120,10 +120,10 @@ impl Express {
         lease.context("the kernel does not map BPF variables")
     }
 
-    /// Gives the program the router's addresses, as the mirror has them.
-    pub(crate) fn tell_addresses(&mut self, mirror: &Mirror) {
-        self.tables
-            .addresses(&mut self.program, mirror.local_addresses());
+    /// Gives the program the router's addresses that have changed.
+    pub(crate) fn tell_addresses(&mut self, mirror: &mut Mirror) {
+        let changes = mirror.take_own_changes();
+        self.tables.addresses(&mut self.program, changes);
     }
 
     /// Gives the program the MTUs of routes that have changed.

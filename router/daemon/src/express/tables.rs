@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use bora_mirror::LocalAddresses;
 use bora_xdp::{Program, ProgramError};
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
@@ -28,45 +27,45 @@ struct Mtus {
 /// What the program's maps hold.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramTables {
-    /// The router's own addresses and prefixes.
-    own: BTreeSet<(IpAddr, u8)>,
-    /// Whether some of them found no room.
+    /// The router's own addresses and prefixes that the maps have.
+    own: BTreeSet<Net>,
+    /// Those that found no room.
+    own_unwritten: BTreeSet<Net>,
+    /// Whether that was said.
     is_incomplete: bool,
     /// IPv4 and IPv6.
     mtus: [Mtus; 2],
 }
 
 impl ProgramTables {
-    /// Writes the router's addresses, so that packets to them go to Linux at once. The FIB has all of
-    /// them in any case.
-    pub(crate) fn addresses(&mut self, program: &mut Program, local: &LocalAddresses) {
-        let wanted = &local.prefixes;
-        let all = self.own.iter().chain(wanted);
-        program.set_own_filter(all.map(|(address, _)| address));
-        let mut refused = None;
-        let mut set = |(address, length), present| match program.set_local(address, length, present)
-        {
-            Ok(()) => true,
-            Err(error) => {
-                refused = Some(error);
-                false
-            }
-        };
-        self.own
-            .retain(|prefix| wanted.contains(prefix) || !set(*prefix, false));
-        for &prefix in wanted {
-            if !self.own.contains(&prefix) && set(prefix, true) {
-                self.own.insert(prefix);
+    /// Writes which addresses and prefixes are the router's own, as far as that has changed, so that packets to them go to
+    /// Linux at once. The FIB has all of them in any case.
+    pub(crate) fn addresses(&mut self, program: &mut Program, changes: Vec<(Net, bool)>) {
+        for (net, is_own) in changes {
+            if !is_own {
+                self.own_unwritten.remove(&net);
+                if !self.own.contains(&net) {
+                    continue;
+                }
+                match program.set_local(net.0, net.1, false) {
+                    Ok(()) => _ = self.own.remove(&net),
+                    Err(error) => {
+                        log::error!("{}/{} stays the router's own: {error}", net.0, net.1)
+                    }
+                }
+            } else if !self.own.contains(&net) {
+                self.own_unwritten.insert(net);
             }
         }
-        program.set_own_filter(self.own.iter().map(|(address, _)| address));
-        let wide = |v6| {
-            self.own
-                .iter()
-                .filter(|(address, length)| address.is_ipv6() == v6 && *length < bits(address))
-                .count()
-        };
-        program.set_local_prefix_counts([wide(false), wide(true)]);
+        let mut refused = None;
+        while let Some(&net) = self.own_unwritten.first() {
+            if let Err(error) = program.set_local(net.0, net.1, true) {
+                refused = Some(error);
+                break;
+            }
+            self.own.insert(net);
+            self.own_unwritten.pop_first();
+        }
         if let Some(error) = &refused
             && !self.is_incomplete
         {
@@ -74,7 +73,7 @@ impl ProgramTables {
                 "the XDP program knows {} of the router's {} addresses ({error}): packets to the others \
                  reach Linux a longer way, with express as exceptions, which have a budget",
                 self.own.len(),
-                wanted.len()
+                self.own.len() + self.own_unwritten.len()
             );
         }
         self.is_incomplete = refused.is_some();
@@ -158,9 +157,4 @@ impl Mtus {
         }
         Ok(())
     }
-}
-
-/// The length of a prefix that is one address.
-fn bits(address: &IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
 }
