@@ -246,12 +246,12 @@ def test_stop_without_permission(start):
 def test_a_long_mtu_leaves_one_port_to_linux(kernel_net, start):
     """The others start. When the MTU is lowered, the interface becomes a port."""
     kernel_net.router.ip("link", "set", "r2", "mtu", "9000")
-    net = start(THREE)
+    net = start(THREE.replace("express", "engine"))
     port = net.bora.show("ports")[2]
-    assert port["path"] == "kernel" and "MTU 9000" in port["why"], port
+    assert port["path"] == "kernel" and "MTU 9000" in port["why"] and "engine" in port["why"], port
     assert net.probe()
     net.router.ip("link", "set", "r2", "mtu", "1500")
-    until(lambda: net.bora.show("ports")[-1]["path"] == "express")
+    until(lambda: net.bora.show("ports")[-1]["path"] == "engine")
     assert net.probe(to=2)
 
 

@@ -198,6 +198,8 @@ pub struct PortSettings {
     pub promiscuous: bool,
     /// `ip rule` looks at marks or outputs, which packets in transit do not have: flows of Linux's flowtables may have other routes than theirs.
     pub flow_rules: bool,
+    /// The driver takes redirected frames in several buffers (NETDEV_XDP_ACT_NDO_XMIT_SG).
+    pub takes_fragments: bool,
     /// A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it.
     pub shaped: bool,
 }
@@ -225,6 +227,7 @@ impl PortSettings {
             self.no_napi,
             self.promiscuous,
             self.flow_rules,
+            self.takes_fragments,
             self.shaped,
         ];
         let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag));
@@ -285,6 +288,8 @@ pub enum Reason {
     Fragmentation,
     /// Several segments in one packet, longer than the input's MTU (GRO, GSO).
     SuperPacket,
+    /// In several buffers (a jumbo frame), which the output's driver does not take from XDP programs (NETDEV_XDP_ACT_NDO_XMIT_SG), or the engine.
+    LongFrame,
     /// It leaves by the port it came in by: Linux also sends an ICMP redirect.
     Redirect,
     /// An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU.
@@ -387,7 +392,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 66] = [
+    pub const ALL: [Self; 67] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -405,6 +410,7 @@ impl Reason {
         Self::Multipath,
         Self::Fragmentation,
         Self::SuperPacket,
+        Self::LongFrame,
         Self::Redirect,
         Self::RouteException,
         Self::SourceCheck,
@@ -458,7 +464,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 35;
+    pub const OF_PROGRAM: usize = 36;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -480,6 +486,7 @@ impl Reason {
             Self::Multipath => "multipath",
             Self::Fragmentation => "fragmentation",
             Self::SuperPacket => "super_packet",
+            Self::LongFrame => "long_frame",
             Self::Redirect => "redirect",
             Self::RouteException => "route_exception",
             Self::SourceCheck => "source_check",
@@ -552,6 +559,7 @@ impl Reason {
             Self::Multipath => "Only Linux can choose among the several paths of its route.",
             Self::Fragmentation => "IPv4, longer than the output's MTU, and may be fragmented.",
             Self::SuperPacket => "Several segments in one packet, longer than the input's MTU (GRO, GSO).",
+            Self::LongFrame => "In several buffers (a jumbo frame), which the output's driver does not take from XDP programs (NETDEV_XDP_ACT_NDO_XMIT_SG), or the engine.",
             Self::Redirect => "It leaves by the port it came in by: Linux also sends an ICMP redirect.",
             Self::RouteException => "An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU.",
             Self::SourceCheck => "Fails the reverse-path check (RFC 3704).",
@@ -624,6 +632,7 @@ impl Reason {
             Self::Multipath => "See docs/differences.md for the hash policies that Bora supports.",
             Self::Fragmentation => "If there are many, make the MTUs equal.",
             Self::SuperPacket => "Turn GRO off on the input and TSO and GSO off in the sender, if Bora is to forward it.",
+            Self::LongFrame => "Use express (`--path express`) and a driver that takes them; `bora check` says whether yours does.",
             Self::Redirect => "Correct the sender's route, or turn send_redirects off.",
             Self::RouteException => "`ip route show cache` shows them; turn accept_redirects off if Linux should not believe them.",
             Self::SourceCheck => "Look at rp_filter and at the route back to the source.",
@@ -713,6 +722,7 @@ impl Reason {
                 | Self::Multipath
                 | Self::Fragmentation
                 | Self::SuperPacket
+                | Self::LongFrame
                 | Self::Redirect
                 | Self::RouteException
                 | Self::SourceCheck

@@ -45,7 +45,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 	if (reason != REASON_NONE)
 		return pass(count, reason);
-	if (is_super_packet(in))
+	if (is_super_packet(ctx, in))
 		return pass(count, BORA_SUPER_PACKET);
 	if (lacks_checksum(ctx, p, v6, in, in->path == BORA_PATH_ENGINE))
 		return pass(count, BORA_PARTIAL_CHECKSUM);
@@ -55,6 +55,8 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	if (in->path == BORA_PATH_ENGINE) {
 		__u32 slot = p->port * BORA_MAX_QUEUES + ctx->rx_queue_index;
 
+		if (p->beyond)
+			return pass(count, BORA_LONG_FRAME);
 		/* further slots belong to the next port */
 		if (ctx->rx_queue_index >= BORA_MAX_QUEUES)
 			return pass(count, BORA_NO_SOCKET);
@@ -89,6 +91,7 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
+		.beyond = octets_beyond(ctx),
 	};
 	struct net_device *dev = device_of(ctx);
 	struct bora_port *port = port_of_interface(ctx->ingress_ifindex);
@@ -175,6 +178,7 @@ static __always_inline int flow_decides(struct xdp_md *ctx)
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
+		.beyond = octets_beyond(ctx),
 		.port = BORA_MAX_PORTS, /* none: it is no port any more */
 	};
 	struct port_row *row;
@@ -207,6 +211,7 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
+		.beyond = octets_beyond(ctx),
 		.ifindex = ctx->ingress_ifindex,
 	};
 	struct bora_counters *count;
@@ -229,7 +234,7 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	if (!count)
 		return XDP_PASS;
 	count->rx_packets++;
-	count->rx_bytes += ctx->data_end - ctx->data;
+	count->rx_bytes += octets_from(&p, p.eth);
 
 	p.port = in->index;
 	p.hides_tag = has_hidden_tag(ctx, in);

@@ -12,7 +12,7 @@
  * Where they are read:
  *
  * - veth in driver mode: the xdp_buff is followed by a pointer to the socket buffer (Linux 6.3 and
- *   later). These packets are single segments.
+ *   later). These packets are single segments unless the program takes frames in several buffers.
  * - Generic XDP: the tracepoint netif_receive_skb, which comes right before XDP on the same CPU,
  *   records them (note_buffer() in tracepoints.h).
  * - Cards in driver mode: the control side makes them leave tags in frames, and make no hash.
@@ -67,6 +67,15 @@ static __always_inline __u16 buffer_checksum_start(struct sk_buff *skb)
 	if (KERNEL_READ_BITS(skb, ip_summed) != CHECKSUM_PARTIAL)
 		return 0;
 	return KERNEL_READ(skb, csum_start) - KERNEL_READ(skb, mac_header);
+}
+
+/* Octets of each segment of a super-packet; 0 for others. */
+static __always_inline __u16 buffer_segment(struct sk_buff *skb)
+{
+	unsigned char *head = KERNEL_READ(skb, head);
+	struct skb_shared_info *info = (void *)(head + KERNEL_READ(skb, end));
+
+	return KERNEL_READ(info, gso_size);
 }
 
 static __always_inline void note_shared_info(struct sk_buff *skb, struct buffer_note *note)
@@ -168,10 +177,15 @@ static __always_inline bool has_hash(struct xdp_md *ctx, const struct bora_port 
 }
 
 /* Whether this packet is several segments. */
-static __always_inline bool is_super_packet(const struct bora_port *in)
+static __always_inline bool is_super_packet(struct xdp_md *ctx, const struct bora_port *in)
 {
 	struct buffer_note *note = in->flags & BORA_PORT_GENERIC ? buffer_note() : NULL;
+	struct sk_buff *skb;
 
+	if (has_fragments && (in->flags & BORA_PORT_VETH) && sees_veth_buffer()) {
+		skb = veth_buffer(ctx);
+		return skb && buffer_segment(skb);
+	}
 	return note && note->segments;
 }
 

@@ -77,7 +77,8 @@ enum bora_port_flags {
 	BORA_PORT_NO_NAPI = 1 << 16, /* A veth whose peer has neither XDP nor GRO: it takes no redirected frames. */
 	BORA_PORT_PROMISCUOUS = 1 << 17, /* Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program. */
 	BORA_PORT_FLOW_RULES = 1 << 18, /* `ip rule` looks at marks or outputs, which packets in transit do not have: flows of Linux's flowtables may have other routes than theirs. */
-	BORA_PORT_SHAPED = 1 << 19, /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
+	BORA_PORT_TAKES_FRAGMENTS = 1 << 19, /* The driver takes redirected frames in several buffers (NETDEV_XDP_ACT_NDO_XMIT_SG). */
+	BORA_PORT_SHAPED = 1 << 20, /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
 };
 
 enum bora_port_hooks {
@@ -139,6 +140,7 @@ enum bora_reason {
 	BORA_MULTIPATH, /* passed: Only Linux can choose among the several paths of its route. */
 	BORA_FRAGMENTATION, /* passed: IPv4, longer than the output's MTU, and may be fragmented. */
 	BORA_SUPER_PACKET, /* passed: Several segments in one packet, longer than the input's MTU (GRO, GSO). */
+	BORA_LONG_FRAME, /* passed: In several buffers (a jumbo frame), which the output's driver does not take from XDP programs (NETDEV_XDP_ACT_NDO_XMIT_SG), or the engine. */
 	BORA_REDIRECT, /* passed: It leaves by the port it came in by: Linux also sends an ICMP redirect. */
 	BORA_ROUTE_EXCEPTION, /* passed: An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU. */
 	BORA_SOURCE_CHECK, /* passed: Fails the reverse-path check (RFC 3704). */

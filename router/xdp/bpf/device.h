@@ -168,7 +168,7 @@ static __always_inline bool enter_session(struct packet *p, const __be16 *header
 
 	*type = 0;
 	if (headers[SESSION_CODE] != SESSION_DATA || length <= PPP_PROTOCOL ||
-	    length > p->end - (void *)&headers[SESSION_PROTOCOL])
+	    length > octets_from(p, &headers[SESSION_PROTOCOL]))
 		return false;
 	key->session = p->session = headers[SESSION_NUMBER];
 	p->frame_tags += SESSION;

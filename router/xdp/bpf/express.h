@@ -219,7 +219,7 @@ static __always_inline void fill_lookup(const struct packet *p, bool v6, struct 
 static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p,
 				 const struct bora_port *out, const __u8 *tags)
 {
-	__u32 have = ctx->data_end - ctx->data;
+	__u32 have = frame_octets(ctx);
 	__u32 want = p->l3_length + sizeof(struct ethhdr) + octets_at(out, tags);
 
 	if (want < out->min_frame)
@@ -299,6 +299,14 @@ static __always_inline bool output_holds(const struct bora_port *in, const struc
 		below_holds(out, true));
 }
 
+/* Whether a port's driver takes frames in several buffers. */
+static __always_inline bool takes_fragments(__u32 port)
+{
+	const struct port_row *row = port_row(port);
+
+	return row && row->port.flags & BORA_PORT_TAKES_FRAGMENTS;
+}
+
 /*
  * Sends a packet with these tags by an output and the port below it. `padded` keeps the octets behind the IP
  * packet, as flows do.
@@ -309,11 +317,13 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 				 const __u8 *tags, bool padded)
 {
 	struct bora_counters *out_count = counters_of(port);
-	__u64 octets = p->end - (void *)p->eth;
+	__u64 octets = octets_from(p, p->eth);
 	struct device_counters *device;
 
 	if (!out_count)
 		return pass(count, BORA_NOT_A_PORT);
+	if (p->beyond && !(in->flags & BORA_PORT_GENERIC) && !takes_fragments(port))
+		return pass(count, BORA_LONG_FRAME);
 	if (!v6)
 		decrement_ttl(p->ip4);
 	else
@@ -322,7 +332,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	p->tos = v6 || padded ? 0 : p->ip4->tos;
 	if (!p->frame_tags && !tags[0] && !out->session) {
 		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way->macs, sizeof(way->macs));
-	} else if (!change_tags(ctx, p, v6, way->macs, out, tags, padded ? p->end - p->l3 : p->l3_length)) {
+	} else if (!change_tags(ctx, p, v6, way->macs, out, tags, padded ? octets_from(p, p->l3) : p->l3_length)) {
 		count->reasons[BORA_NO_OUTPUT]++; /* no headroom */
 		return XDP_DROP;
 	}
@@ -336,7 +346,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	}
 	count->output = port;
 	out_count->tx_packets++;
-	out_count->tx_bytes += ctx->data_end - ctx->data;
+	out_count->tx_bytes += frame_octets(ctx);
 	device = device_counters_of(in);
 	if (device) {
 		device->rx_packets++;
@@ -345,7 +355,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	device = device_counters_of(out);
 	if (device) {
 		device->tx_packets++;
-		device->tx_bytes += ctx->data_end - ctx->data;
+		device->tx_bytes += frame_octets(ctx);
 	}
 	return XDP_REDIRECT;
 }

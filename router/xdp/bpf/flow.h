@@ -92,7 +92,7 @@ static __always_inline bool read_flow(struct packet *p, bool v6, struct bpf_fib_
 		__builtin_memcpy(key->ipv6_dst, &ip->daddr, sizeof(key->ipv6_dst));
 		ports = (void *)(ip + 1);
 	}
-	if (p->l3_length > p->end - p->l3)
+	if (p->l3_length > octets_from(p, p->l3))
 		return false;
 	if (key->l4_protocol == IPPROTO_TCP) {
 		if (!is_plain_segment((void *)ports, p->end))
@@ -376,12 +376,12 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 
 	if (!may_take_flows(in, net, v6) || !read_flow(p, v6, &key))
 		return pass(count, BORA_GUARD);
-	if (is_super_packet(in))
+	if (is_super_packet(ctx, in))
 		return pass(count, BORA_SUPER_PACKET);
 	if (lacks_checksum(ctx, p, v6, in, false))
 		return pass(count, BORA_PARTIAL_CHECKSUM);
 	find_flow(ctx, p, &key, in, &found);
-	if (!found.tuple || !read_action(&found, net, v6, p->end - p->l3, key.l4_protocol, &way, &action))
+	if (!found.tuple || !read_action(&found, net, v6, octets_from(p, p->l3), key.l4_protocol, &way, &action))
 		return pass(count, BORA_GUARD);
 	row = row_of(&(struct interface_key){ .ifindex = action.output, .outer = action.tag, .session = action.session });
 	if (!row || check_output(p, v6, in, row) != REASON_NONE)

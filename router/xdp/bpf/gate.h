@@ -47,7 +47,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 	if (ip->ihl > 5)
 		return BORA_OPTIONS;
 	p->l3_length = bpf_ntohs(ip->tot_len);
-	if (p->l3_length < sizeof(*ip) || p->l3_length > p->end - (void *)ip)
+	if (p->l3_length < sizeof(*ip) || p->l3_length > octets_from(p, ip))
 		return BORA_MALFORMED;
 	if (!header_checksum_good(ip))
 		return BORA_MALFORMED;
@@ -100,7 +100,7 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 		return BORA_LOCAL;
 	if (ip->nexthdr == IPPROTO_HOPOPTS)
 		return BORA_OPTIONS;
-	if (bpf_ntohs(ip->payload_len) > p->end - (void *)(ip + 1))
+	if (bpf_ntohs(ip->payload_len) > octets_from(p, ip + 1))
 		return BORA_MALFORMED;
 	p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	if (ip->hop_limit <= 1)

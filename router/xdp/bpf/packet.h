@@ -27,7 +27,8 @@ struct packet {
 	void *l3;
 	struct iphdr *ip4; /* set by check_ipv4() */
 	struct ipv6hdr *ip6; /* set by check_ipv6() */
-	void *end;
+	void *end; /* of its first buffer */
+	__u32 beyond; /* octets in further buffers */
 	__u32 ifindex; /* interface index of the port, VLAN device or bond that it came in by */
 	__u32 port; /* number of the port that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
@@ -38,6 +39,38 @@ struct packet {
 	__be32 hidden_tag; /* VLAN tag beside the frame, as device_of_packet() has found it; 0: none */
 	bool hides_tag; /* a VLAN tag is beside the frame, and no VLAN device has been looked for */
 };
+
+/* Whether the program takes frames in several buffers (BPF_F_XDP_HAS_FRAGS): the parts behind the first are not looked at. */
+const volatile bool has_fragments;
+
+/* Octets of a frame, in all its buffers. */
+static __always_inline __u32 frame_octets(struct xdp_md *ctx)
+{
+	return has_fragments ? bpf_xdp_get_buff_len(ctx) : ctx->data_end - ctx->data;
+}
+
+/* Octets between two addresses of a packet, as a number: the verifier lets nothing be added to an end. */
+static __always_inline __u64 octets_between(const void *from, const void *to)
+{
+	__u64 octets = to - from;
+
+	barrier_var(octets);
+	return octets;
+}
+
+/* Octets of a frame in further buffers than its first. */
+static __always_inline __u32 octets_beyond(struct xdp_md *ctx)
+{
+	__u64 first = octets_between((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+
+	return has_fragments ? bpf_xdp_get_buff_len(ctx) - first : 0;
+}
+
+/* Octets of a packet from an address of its first buffer on. */
+static __always_inline __u64 octets_from(const struct packet *p, const void *from)
+{
+	return octets_between(from, p->end) + p->beyond;
+}
 
 /* struct ethhdr is packed: by its fields the compiler would read octet by octet. */
 static __always_inline __be16 ethernet_type(const struct ethhdr *eth)

@@ -124,7 +124,7 @@ __noinline int watch_before(struct xdp_md *ctx)
 	if (!count)
 		return 0;
 	note->port = port->index;
-	note->length = ctx->data_end - ctx->data;
+	note->length = frame_octets(ctx);
 	if (bpf_xdp_load_bytes(ctx, 0, note->head, octets_within(note->length, WATCH_HEAD, WATCH_HEAD - 1)))
 		return 0;
 	note->to_engine = count->to_engine;
@@ -164,7 +164,7 @@ __noinline int watch_show(struct xdp_md *ctx, __u32 watcher, int verdict)
 	found->watcher = watcher;
 	found->port = note->port;
 	found->length = note->length;
-	found->length_now = ctx->data_end - ctx->data;
+	found->length_now = frame_octets(ctx);
 	found->verdict = verdict;
 	found->reason = reason_of(note, count);
 	found->output = count->output;

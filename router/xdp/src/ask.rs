@@ -82,7 +82,8 @@ impl Parts {
     /// What libbpf says.
     pub fn load(mut self) -> Result<Questions, ProgramError> {
         let mut object = MaybeUninit::uninit();
-        let mut open = open_some(&mut object, &["bora", "on_port", "fib_ask"])?;
+        let programs = ["bora", "on_port", "fib_ask"];
+        let mut open = open_some(&mut object, &programs, self.constants.has_fragments)?;
         for mut map in open.open_object_mut().maps_mut() {
             let name = map.name().to_owned();
             if !is_own(&name) {

@@ -8,13 +8,19 @@ use libbpf_rs::libbpf_sys as sys;
 
 use super::link::check;
 
-/// Loads it. It stays while its descriptor is kept or is in a map.
+/// Loads it; `fragments`: it takes frames in several buffers, as those that it calls. It stays while its descriptor is kept or
+/// is in a map.
 ///
 /// # Errors
 /// The kernel refuses.
-pub(super) fn load(code: &[Native]) -> io::Result<OwnedFd> {
+pub(super) fn load(code: &[Native], fragments: bool) -> io::Result<OwnedFd> {
     let mut options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as u64,
+        prog_flags: if fragments {
+            sys::BPF_F_XDP_HAS_FRAGS
+        } else {
+            0
+        },
         expected_attach_type: sys::BPF_XDP, // as the programs that it shares the map of programs with
         ..Default::default()
     };
@@ -91,7 +97,7 @@ mod tests {
             };
             self.allow([i64::MAX; 2]);
             let code = front(subscriptions.iter().enumerate(), around).unwrap();
-            load(&code).unwrap()
+            load(&code, false).unwrap()
         }
 
         /// Says how many packets two subscriptions may see; nothing is lost yet.

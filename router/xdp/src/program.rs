@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bora_contract::{
     FIB_NODES, MAX_PORTS, MAX_QUEUES, MTUS_UNKNOWN, OWN_FILTER, PortSettings, budget_of_window,
 };
-use libbpf_rs::libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+use libbpf_rs::libbpf_sys::{BPF_F_TEST_XDP_LIVE_FRAMES, BPF_F_XDP_HAS_FRAGS};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenMapMut, OpenObject, ProgramInput};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, OpenMapMut, OpenObject, ProgramInput, ProgramType,
+};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::Counters;
@@ -91,8 +93,14 @@ pub(super) fn set_tail(
 
 impl Program {
     /// Loads the program for the ports of one network namespace, named by its inode. `fib_node_pages`:
-    /// pages for nodes of Bora's FIB, for each IP version; 0 if it shall ask only Linux's.
-    pub fn load(netns_inode: u32, fib_node_pages: u32) -> Result<Self, ProgramError> {
+    /// pages for nodes of Bora's FIB, for each IP version; 0 if it shall ask only Linux's. `fragments`: whether it takes frames
+    /// in several buffers (jumbo frames), which Linux 6.3 and later forward. A veth's peer then also sends super-packets (GSO),
+    /// which go to Linux.
+    pub fn load(
+        netns_inode: u32,
+        fib_node_pages: u32,
+        fragments: bool,
+    ) -> Result<Self, ProgramError> {
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
@@ -101,6 +109,10 @@ impl Program {
             rodata.netns_inode = netns_inode;
             rodata.symbols = known;
             rodata.fib_node_pages = fib_node_pages;
+            rodata.has_fragments = fragments;
+        }
+        if fragments {
+            take_fragments(&mut open);
         }
         if fib_node_pages > 0 {
             let pages = FIB_NODES + 2 * fib_node_pages;
@@ -159,7 +171,7 @@ impl Program {
         programs: &[&str],
         shows: bool,
     ) -> Result<OpenBoraSkel<'a>, ProgramError> {
-        let mut open = open_some(object, programs)?;
+        let mut open = open_some(object, programs, self.takes_fragments())?;
         let loaded = self.skeleton.object();
         for mut map in open.open_object_mut().maps_mut() {
             let name = map.name().to_owned();
@@ -177,6 +189,12 @@ impl Program {
             new.shows = true;
         }
         Ok(open)
+    }
+
+    /// Whether it takes frames in several buffers.
+    pub fn takes_fragments(&self) -> bool {
+        let constants = self.skeleton.maps.rodata_data.as_ref();
+        constants.is_some_and(|constants| constants.has_fragments)
     }
 
     /// Whether it sees the socket buffers of a veth in driver mode, and so VLAN tags: Linux 6.3 and
@@ -497,17 +515,29 @@ impl Program {
     }
 }
 
-/// Opens the object to load these programs of it.
+/// Opens the object to load these programs of it. `fragments`: they take frames in several buffers, as all programs that call
+/// each other must or must not.
 pub(super) fn open_some<'a>(
     object: &'a mut MaybeUninit<OpenObject>,
     programs: &[&str],
+    fragments: bool,
 ) -> Result<OpenBoraSkel<'a>, ProgramError> {
     let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = programs.iter().any(|name| program.name() == *name);
         program.set_autoload(wanted);
     }
+    if fragments {
+        take_fragments(&mut open);
+    }
     Ok(open)
+}
+
+/// Has all XDP programs of the object take frames in several buffers.
+fn take_fragments(open: &mut OpenBoraSkel<'_>) {
+    let programs = open.open_object_mut().progs_mut();
+    let programs = programs.filter(|program| program.prog_type() == ProgramType::Xdp);
+    programs.for_each(|mut program| program.set_flags(BPF_F_XDP_HAS_FRAGS));
 }
 
 /// Whether a map has the constants of an instance.

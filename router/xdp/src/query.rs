@@ -23,6 +23,10 @@ pub struct XdpQuery {
     pub redirects: bool,
     /// Whether frames can be redirected to it (NETDEV_XDP_ACT_NDO_XMIT).
     pub can_redirect: bool,
+    /// Whether its driver shows programs frames in several buffers (NETDEV_XDP_ACT_RX_SG).
+    pub shows_fragments: bool,
+    /// Whether such frames can be redirected to it (NETDEV_XDP_ACT_NDO_XMIT_SG).
+    pub takes_fragments: bool,
     /// Whether its AF_XDP sockets can do without copies (NETDEV_XDP_ACT_XSK_ZEROCOPY).
     pub zero_copy: bool,
 }
@@ -30,6 +34,8 @@ pub struct XdpQuery {
 const REDIRECT: u64 = 1 << 1;
 const NDO_XMIT: u64 = 1 << 2;
 const XSK_ZEROCOPY: u64 = 1 << 3;
+const RX_SG: u64 = 1 << 5;
+const NDO_XMIT_SG: u64 = 1 << 6;
 
 // linux/if_link.h
 const IFLA_EXT_MASK: u16 = 29;
@@ -71,6 +77,8 @@ pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
         tells: features != 0,
         redirects: features & REDIRECT != 0,
         can_redirect: features & NDO_XMIT != 0,
+        shows_fragments: features & RX_SG != 0,
+        takes_fragments: features & NDO_XMIT_SG != 0,
         zero_copy: features & XSK_ZEROCOPY != 0,
     })
 }

@@ -71,7 +71,8 @@ impl Program {
             .iter()
             .map(|(number, subscription)| (*number, &**subscription));
         let code = bora_capture::front(by_number, around).map_err(ProgramError::Filters)?;
-        let front = front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
+        let front = front::load(&code, self.takes_fragments())
+            .map_err(|error| ProgramError::Filters(error.to_string()))?;
         set_tail(self.skeleton, TailProgram::Filters, front.as_fd())?;
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             for (number, subscription) in subscriptions {

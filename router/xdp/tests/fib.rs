@@ -15,7 +15,7 @@ const CHANGES: usize = 20_000;
 
 /// The program, with this many pages for nodes, and its FIB; `None` if this process may not load it.
 fn loaded(node_pages: u32) -> Option<(Program, FibWriter, FibHandle)> {
-    let program = match Program::load(1, node_pages) {
+    let program = match Program::load(1, node_pages, false) {
         Ok(program) => program,
         Err(error) => {
             bora_testing::skip(format!("{error}; run as root"));

@@ -15,7 +15,7 @@ fn loaded() -> Option<Program> {
         bora_testing::skip("loading BPF programs needs root");
         return None;
     }
-    Some(Program::load(1, 0).unwrap())
+    Some(Program::load(1, 0, false).unwrap())
 }
 
 /// Largest value of a field.

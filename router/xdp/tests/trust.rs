@@ -37,7 +37,7 @@ fn trust_ends_with_each_change() {
     }
     let test = || {
         let inode = std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
-        let mut program = Program::load(inode as u32, 0).unwrap();
+        let mut program = Program::load(inode as u32, 0, false).unwrap();
         if program.survey().unwrap().generation.is_none() {
             return; // the program trusts nothing on this kernel
         }

@@ -11,7 +11,7 @@ fn watchers_are_set_and_nothing_is_seen_without_packets() {
         bora_testing::skip("loading BPF programs needs root");
         return;
     }
-    let mut program = Program::load(0, 0).unwrap();
+    let mut program = Program::load(0, 0, false).unwrap();
     let subscription = Subscription::new(Filter::everything(), 1, SNAP);
     let (mut seen_packets, allowances) = program.seen_packets().unwrap();
     program.show_to(&[(3, Arc::new(subscription))]).unwrap();

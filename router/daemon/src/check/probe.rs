@@ -15,7 +15,7 @@ use crate::guard::flowtables::Flows;
 use crate::guard::hooks::Hooks;
 use crate::guard::own_flows::Decision;
 use crate::ports::link_loss::interrupts;
-use crate::ports::{self, Port};
+use crate::ports::{self, LongFrames, Port};
 use crate::process::runtime_dir::{Pins, RuntimeDir};
 use crate::reports::shaper;
 
@@ -25,6 +25,7 @@ pub fn try_program() -> anyhow::Result<Vec<&'static str>> {
     Ok(Program::load(
         RuntimeDir::here()?.netns,
         FibSection::default().express_pages(),
+        false,
     )?
     .lacks())
 }
@@ -37,7 +38,12 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
     let guard = mirror.guard();
     let mut express = None;
     if guard.has_chains(false) || guard.has_chains(true) {
-        let loaded = express.insert(Express::load(RuntimeDir::here()?.netns, 0, 0)?);
+        let loaded = express.insert(Express::load(
+            RuntimeDir::here()?.netns,
+            0,
+            0,
+            Err("not asked"),
+        )?);
         loaded.look_at_hooks(guard, interfaces(&mirror, ports));
     }
     let none = Hooks::default();
@@ -98,6 +104,7 @@ pub enum Probed {
 pub struct Probe {
     dir: RuntimeDir,
     program: Program,
+    long_frames: LongFrames,
     pins: Pins,
     mirror: Mirror,
     _lock: File,
@@ -109,10 +116,17 @@ impl Probe {
         let dir = RuntimeDir::here()?;
         let lock = dir.lock()?;
         let (writer, _) = bora_fib::new(Config::default().fib.config())?;
+        let mirror = Mirror::open(MirrorConfig::default(), writer)?;
+        let names = mirror.links().values().map(|link| link.name.clone());
+        let long_frames = ports::long_frames(&Config {
+            ports: names.map(PortSection::new).collect(),
+            ..Config::default()
+        })?;
         Ok(Self {
-            program: Program::load(dir.netns, 0)?,
+            program: Program::load(dir.netns, 0, long_frames == Ok(()))?,
+            long_frames,
             pins: dir.pins()?,
-            mirror: Mirror::open(MirrorConfig::default(), writer)?,
+            mirror,
             dir,
             _lock: lock,
         })
@@ -127,6 +141,9 @@ impl Probe {
         let there = Attachment::open(&self.pins.link(link.index), link.index)?.is_some();
         if link.up && !there && !interrupt && interrupts(&driver) {
             return Ok(Probed::NotTried(features(&driver, &query(link.index)?)));
+        }
+        if let Some(why) = ports::too_long(&link, self.long_frames) {
+            bail!(why);
         }
         let config = config_for(name);
         let port = Port::attach(PortId(0), link, &self.program, &self.pins, &config)?;
@@ -166,5 +183,9 @@ fn features(driver: &str, found: &XdpQuery) -> String {
         (true, true, false) => "XDP in the driver, no zero-copy",
         (true, true, true) => "XDP in the driver, zero-copy",
     };
-    format!("driver {driver}: {says}")
+    let jumbo = match found.shows_fragments && found.takes_fragments {
+        true => ", jumbo frames",
+        false => "",
+    };
+    format!("driver {driver}: {says}{jumbo}")
 }

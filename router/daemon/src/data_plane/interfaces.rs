@@ -104,11 +104,12 @@ impl DataPlane {
     fn is_free(&self, port: &Port) -> bool {
         let link = self.mirror.links().get(&port.ifindex);
         let free = |found: XdpQuery| found.driver_program == 0 && found.generic_program == 0;
-        link.is_some_and(|link| link.name == port.name && too_long(link).is_none())
-            && match query(port.ifindex) {
-                Ok(found) => free(found),
-                Err(error) => !is_gone(&error), // the attempt says what is wrong
-            }
+        link.is_some_and(|link| {
+            link.name == port.name && too_long(link, self.express.long_frames).is_none()
+        }) && match query(port.ifindex) {
+            Ok(found) => free(found),
+            Err(error) => !is_gone(&error), // the attempt says what is wrong
+        }
     }
 
     /// Whether the port's interface is in this namespace. Its number and name may be another's: only

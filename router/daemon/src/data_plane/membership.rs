@@ -30,7 +30,7 @@ impl DataPlane {
             "port {name}: only interfaces can be added to a running Bora; restart to add it"
         );
         let link = ports::find(&self.mirror, name)?;
-        if let Some(why) = ports::too_long(&link) {
+        if let Some(why) = ports::too_long(&link, self.express.long_frames) {
             bail!(why);
         }
         let mut known = self.ports.iter().filter(|port| port.name != *name);

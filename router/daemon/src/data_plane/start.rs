@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use bora_fib::{FibHandle, PortId};
 use bora_mirror::message::Link;
 use bora_mirror::{Changes, Mirror, MirrorConfig};
-use bora_xdp::{AttachError, Attachment, Lease, Program};
+use bora_xdp::{AttachError, Attachment, Lease};
 
 use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};
@@ -42,7 +42,7 @@ impl DataPlane {
         let mirror = mirror_config(config);
         let (mut plane, lease) = Self::prepare(config, mirror, runtime, vitals, |links, plane| {
             let found = links.into_iter().zip(twins).collect();
-            attach_all(found, &plane.express.program, &plane.runtime, config)
+            attach_all(found, &plane.express, &plane.runtime, config)
         })?;
         match plane.open(config) {
             Ok(()) => Ok((plane, lease)),
@@ -89,7 +89,9 @@ impl DataPlane {
         make: impl FnOnce(Vec<Link>, &Self) -> anyhow::Result<PortTable>,
     ) -> anyhow::Result<(Self, Lease)> {
         let fib_pages = config.fib.express_pages();
-        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget, fib_pages)?;
+        let long_frames = ports::long_frames(config)?;
+        let (netns, budget) = (runtime.dir.netns, config.linux.punt_budget);
+        let mut express = Express::load(netns, budget, fib_pages, long_frames)?;
         let (writer, fib) = express.make_fib(config.fib.config())?;
         let mirror = Mirror::open(mirror, writer)?;
         let names = config.ports.iter().map(|section| &section.name);
@@ -223,7 +225,7 @@ fn anothers_ports(links: Vec<Link>, there: &[AnothersPort]) -> anyhow::Result<Po
 /// Attaches the program to all interfaces, or to none.
 fn attach_all(
     found: Vec<(Link, Option<Twin>)>,
-    program: &Program,
+    express: &Express,
     runtime: &RuntimeLock,
     config: &File,
 ) -> anyhow::Result<PortTable> {
@@ -231,7 +233,7 @@ fn attach_all(
     for (id, (link, twin)) in (0..).map(PortId).zip(found) {
         let port = match twin {
             Some(twin) => Ok(Port::with_twin(id, link, twin)),
-            None => attach(id, link, program, runtime, config),
+            None => attach(id, link, express, runtime, config),
         };
         match port {
             Ok(port) => ports.push(port),
@@ -253,13 +255,13 @@ fn attach_all(
 fn attach(
     id: PortId,
     link: Link,
-    program: &Program,
+    express: &Express,
     runtime: &RuntimeLock,
     config: &File,
 ) -> anyhow::Result<Port> {
-    let why = match ports::too_long(&link) {
+    let why = match ports::too_long(&link, express.long_frames) {
         Some(why) => why,
-        None => match Port::attach(id, link.clone(), program, &runtime.pins, config) {
+        None => match Port::attach(id, link.clone(), &express.program, &runtime.pins, config) {
             Err(error) => match error.downcast::<AttachError>()? {
                 foreign @ AttachError::Foreign { .. } => foreign.to_string(),
                 other => return Err(other.into()),

@@ -16,6 +16,7 @@ use crate::devices::Stations;
 use crate::express::tables::ProgramTables;
 use crate::guard::followed_rules::{Counted, FollowedRules};
 use crate::guard::hooks::Hooks;
+use crate::ports::LongFrames;
 
 /// The loaded program and its state.
 pub(crate) struct Express {
@@ -29,6 +30,8 @@ pub(crate) struct Express {
     fib_valid: [bool; 2],
     /// What the program knows of bridges.
     stations: Stations,
+    /// Whether it forwards frames in several buffers, or why not.
+    pub(crate) long_frames: LongFrames,
     /// What it had counted at the last look.
     counted: RefCell<BTreeMap<PortId, Counters>>,
 }
@@ -37,10 +40,16 @@ impl Express {
     /// Loads the program for a network namespace. It passes everything until the lease begins.
     /// `punt_budget`: exceptions a second and CPU for Linux, of each reason. `fib_pages`: for nodes of the
     /// FIB; without a FIB if the kernel refuses that.
-    pub(crate) fn load(netns: u32, punt_budget: u64, fib_pages: u32) -> anyhow::Result<Self> {
-        let mut program = match Program::load(netns, fib_pages) {
+    pub(crate) fn load(
+        netns: u32,
+        punt_budget: u64,
+        fib_pages: u32,
+        long_frames: LongFrames,
+    ) -> anyhow::Result<Self> {
+        let fragments = long_frames == Ok(());
+        let mut program = match Program::load(netns, fib_pages, fragments) {
             Err(error) if fib_pages > 0 => {
-                let program = Program::load(netns, 0)?;
+                let program = Program::load(netns, 0, fragments)?;
                 log::warn!("express asks Linux's FIB for each packet: {error}");
                 program
             }
@@ -55,6 +64,7 @@ impl Express {
             rules: FollowedRules::default(),
             fib_valid: [false; 2],
             stations: Stations::new(),
+            long_frames,
             counted: RefCell::default(),
         })
     }

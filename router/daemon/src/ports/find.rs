@@ -1,13 +1,19 @@
 //! Which interfaces can be ports.
 
+use std::io;
+
 use anyhow::bail;
 use bora_contract::INJECT_FRAME;
+use bora_linux::interface::Interface;
 use bora_mirror::Mirror;
 use bora_mirror::message::Link;
+use bora_xdp::query;
+
+use crate::config::{File, PathChoice};
 
 /// Octets of an Ethernet header and one VLAN tag.
 const ETHERNET: u32 = 18;
-/// Largest MTU of a port, in octets.
+/// Largest MTU of a port whose packets are in one buffer each, in octets.
 pub(crate) const MAX_MTU: u32 = INJECT_FRAME as u32 - ETHERNET;
 
 /// Finds an interface and checks that it can be a port.
@@ -31,13 +37,48 @@ pub(crate) fn find(mirror: &Mirror, name: &str) -> anyhow::Result<Link> {
     Ok(link.clone())
 }
 
+/// Whether this Bora forwards packets that need several buffers, or why not.
+pub(crate) type LongFrames = Result<(), &'static str>;
+
+/// Whether packets of the configured ports need several buffers, and Bora can forward them.
+///
+/// # Errors
+/// The interfaces cannot be asked.
+pub(crate) fn long_frames(config: &File) -> io::Result<LongFrames> {
+    if config.path == PathChoice::Engine || config.needs_engine() {
+        return Ok(Err("one of the engine's packet buffers holds no more"));
+    }
+    for section in &config.ports {
+        if let Some(found) = Interface::named(&section.name)?
+            && found.mtu > MAX_MTU
+        {
+            return Ok(match query(found.index)?.tells {
+                true => Ok(()),
+                false => Err("Linux forwards XDP frames in several buffers from 6.3 on"),
+            });
+        }
+    }
+    Ok(Err(
+        "it takes longer ones if a port has such an MTU when it starts: stop Bora, set the MTU, and start it",
+    ))
+}
+
 /// Why the packets of an interface find no room; `None` if they do.
-pub(crate) fn too_long(link: &Link) -> Option<String> {
+pub(crate) fn too_long(link: &Link, long_frames: LongFrames) -> Option<String> {
     let Link { mtu, name, .. } = link;
-    (*mtu > MAX_MTU).then(|| {
-        format!(
-            "MTU {mtu} of {name} is more than the {MAX_MTU} octets a packet buffer holds; lower it with `ip \
-             link set dev {name} mtu {MAX_MTU}`"
-        )
-    })
+    if *mtu <= MAX_MTU {
+        return None;
+    }
+    let why = match (long_frames, query(link.index)) {
+        (Err(why), _) => why.to_owned(),
+        (Ok(()), Ok(found)) if !found.shows_fragments => {
+            "its driver gives XDP programs no frames in several buffers".into()
+        }
+        (Ok(()), Err(error)) => format!("what its driver can do is not known: {error}"),
+        (Ok(()), Ok(_)) => return None,
+    };
+    Some(format!(
+        "MTU {mtu} of {name} is more than the {MAX_MTU} octets that Bora forwards here ({why}); lower it with `ip link set \
+         dev {name} mtu {MAX_MTU}`"
+    ))
 }

@@ -13,7 +13,7 @@ pub(crate) mod table;
 pub(crate) mod totals;
 pub(crate) mod twin;
 
-pub(crate) use find::{MAX_MTU, find, too_long};
+pub(crate) use find::{LongFrames, MAX_MTU, find, long_frames, too_long};
 pub(crate) use port::{Port, SocketState, Way};
 pub(crate) use settings::{is_shaped, with_sysctls};
 pub(crate) use summary::{mode_name, path_name};

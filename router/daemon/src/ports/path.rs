@@ -11,6 +11,7 @@ use bora_mirror::message::Link;
 use bora_port::af_xdp::Opened;
 use bora_xdp::{AttachError, AttachMode, Attachment, Program, XdpQuery, query};
 
+use super::find::MAX_MTU;
 use super::port::{Port, SocketState, Way};
 use crate::config::{File, PathChoice};
 use crate::ports::link_loss::Interruption;
@@ -41,7 +42,7 @@ impl Port {
         };
         let (way, path, why, refusal) = match attached {
             Ok(attachment) => {
-                let (path, why) = choose(config, attachment.mode(), &query);
+                let (path, why) = choose(config, attachment.mode(), &query, link.mtu);
                 let refusal = attachment.refusal().cloned();
                 (Way::Xdp(attachment), path, why, refusal)
             }
@@ -100,7 +101,7 @@ impl Port {
     /// Chooses the path anew, before sockets are opened again.
     pub(crate) fn begin_again(&mut self, config: &File) {
         if let Some(mode) = self.mode() {
-            let (path, why) = choose(config, mode, &self.query);
+            let (path, why) = choose(config, mode, &self.query, self.link.mtu);
             (self.path, self.why) = (path, why.into());
         }
         let of_sockets = |refusal: &Refusal| {
@@ -156,7 +157,7 @@ fn give_up(attached: Result<Attachment, AttachError>, name: &str) {
 }
 
 /// The path to try first; [`Port::settle`] has the last word.
-fn choose(config: &File, mode: AttachMode, query: &XdpQuery) -> (Path, &'static str) {
+fn choose(config: &File, mode: AttachMode, query: &XdpQuery, mtu: u32) -> (Path, &'static str) {
     // kernels that do not tell are asked by opening sockets
     match (config.path, mode, query.zero_copy || !query.tells) {
         (PathChoice::Express, ..) => (Path::Express, "asked for"),
@@ -165,6 +166,9 @@ fn choose(config: &File, mode: AttachMode, query: &XdpQuery) -> (Path, &'static 
             Path::Engine,
             "something is configured that only the engine does",
         ),
+        (PathChoice::Auto, ..) if mtu > MAX_MTU => {
+            (Path::Express, "its frames need several buffers")
+        }
         (PathChoice::Auto, AttachMode::Driver, true) => (Path::Engine, "driver does zero-copy"),
         (PathChoice::Auto, ..) => (Path::Express, "driver does no zero-copy"),
     }

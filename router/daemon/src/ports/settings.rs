@@ -35,6 +35,7 @@ impl Port {
             },
             mac: self.link.mac.unwrap_or_default(),
             can_redirect: self.takes_frames(&hooks.survey),
+            takes_fragments: self.query.takes_fragments,
             partial_checksum: match self.twin() {
                 Some(twin) => twin.leaves_checksums(),
                 None => self.is_generic() || offloads_reach_us(&self.name, &self.link),
