@@ -194,7 +194,7 @@ pub struct PortSettings {
     pub policy6: bool,
     /// A veth whose peer has neither XDP nor GRO: it takes no redirected frames.
     pub no_napi: bool,
-    /// Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program.
+    /// Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program, the program where Bora offers flows a table.
     pub promiscuous: bool,
     /// `ip rule` looks at marks or outputs, which packets in transit do not have: flows of Linux's flowtables may have other routes than theirs.
     pub flow_rules: bool,
@@ -326,6 +326,12 @@ pub enum Reason {
     TxRingFull,
     /// A rule of Linux's nftables drops it, which Bora has read.
     Firewall,
+    /// Its length is less than its header's, or more than the frame's. (The XDP program drops it only where Bora offers flows a table.)
+    BadTotalLength,
+    /// The checksum of the IPv4 header is wrong. (The XDP program drops it only where Bora offers flows a table.)
+    BadChecksum,
+    /// For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program, or where Bora offers flows a table).
+    OtherHost,
     /// A prohibit route: Linux answers.
     Prohibit,
     /// Shorter than its headers.
@@ -334,14 +340,8 @@ pub enum Reason {
     BadVersion,
     /// An IPv4 header of fewer than five words.
     BadHeaderLength,
-    /// Its length is less than its header's, or more than the frame's.
-    BadTotalLength,
-    /// The checksum of the IPv4 header is wrong.
-    BadChecksum,
     /// The interface it came in by is administratively down (ports without an XDP program).
     PortDown,
-    /// For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program).
-    OtherHost,
     /// A rule of bora.toml drops it.
     Rule,
     /// Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).
@@ -429,14 +429,14 @@ impl Reason {
         Self::NoOutput,
         Self::TxRingFull,
         Self::Firewall,
+        Self::BadTotalLength,
+        Self::BadChecksum,
+        Self::OtherHost,
         Self::Prohibit,
         Self::Truncated,
         Self::BadVersion,
         Self::BadHeaderLength,
-        Self::BadTotalLength,
-        Self::BadChecksum,
         Self::PortDown,
-        Self::OtherHost,
         Self::Rule,
         Self::HiddenUpperLayer,
         Self::QueueFull,
@@ -464,7 +464,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 36;
+    pub const OF_PROGRAM: usize = 39;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -505,14 +505,14 @@ impl Reason {
             Self::NoOutput => "no_output",
             Self::TxRingFull => "tx_ring_full",
             Self::Firewall => "firewall",
+            Self::BadTotalLength => "bad_total_length",
+            Self::BadChecksum => "bad_checksum",
+            Self::OtherHost => "other_host",
             Self::Prohibit => "prohibit",
             Self::Truncated => "truncated",
             Self::BadVersion => "bad_version",
             Self::BadHeaderLength => "bad_header_length",
-            Self::BadTotalLength => "bad_total_length",
-            Self::BadChecksum => "bad_checksum",
             Self::PortDown => "port_down",
-            Self::OtherHost => "other_host",
             Self::Rule => "rule",
             Self::HiddenUpperLayer => "hidden_upper_layer",
             Self::QueueFull => "queue_full",
@@ -578,14 +578,14 @@ impl Reason {
             Self::NoOutput => "The output port has been removed, or Bora is stopping.",
             Self::TxRingFull => "The output's driver refused a frame of the express path: its ring was full.",
             Self::Firewall => "A rule of Linux's nftables drops it, which Bora has read.",
+            Self::BadTotalLength => "Its length is less than its header's, or more than the frame's. (The XDP program drops it only where Bora offers flows a table.)",
+            Self::BadChecksum => "The checksum of the IPv4 header is wrong. (The XDP program drops it only where Bora offers flows a table.)",
+            Self::OtherHost => "For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program, or where Bora offers flows a table).",
             Self::Prohibit => "A prohibit route: Linux answers.",
             Self::Truncated => "Shorter than its headers.",
             Self::BadVersion => "IP version and EtherType disagree.",
             Self::BadHeaderLength => "An IPv4 header of fewer than five words.",
-            Self::BadTotalLength => "Its length is less than its header's, or more than the frame's.",
-            Self::BadChecksum => "The checksum of the IPv4 header is wrong.",
             Self::PortDown => "The interface it came in by is administratively down (ports without an XDP program).",
-            Self::OtherHost => "For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program).",
             Self::Rule => "A rule of bora.toml drops it.",
             Self::HiddenUpperLayer => "Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).",
             Self::QueueFull => "The queue of its class at the output is full.",
@@ -651,14 +651,14 @@ impl Reason {
             Self::NoOutput => "Nothing, if a port was removed or Bora stopped.",
             Self::TxRingFull => "Lower the load, or make the ring longer with `ethtool -G`.",
             Self::Firewall => "`bora show rules` names the rule.",
+            Self::BadTotalLength => "Find its sender.",
+            Self::BadChecksum => "Find its sender, or the link that damages it.",
+            Self::OtherHost => "Look in the network for a switch that floods, or for a sender with an old ARP entry.",
             Self::Prohibit => "Nothing, if you want this route.",
             Self::Truncated => "Find its sender.",
             Self::BadVersion => "Find its sender.",
             Self::BadHeaderLength => "Find its sender.",
-            Self::BadTotalLength => "Find its sender.",
-            Self::BadChecksum => "Find its sender, or the link that damages it.",
             Self::PortDown => "`ip link set IFACE up`.",
-            Self::OtherHost => "Look in the network for a switch that floods, or for a sender with an old ARP entry.",
             Self::Rule => "`bora show rules` counts each rule.",
             Self::HiddenUpperLayer => "Find its sender; no ordinary host sends such packets.",
             Self::QueueFull => "The output is overloaded; `bora show classes` tells which class.",
@@ -751,13 +751,13 @@ impl Reason {
                 | Self::NoOutput
                 | Self::TxRingFull
                 | Self::Firewall
+                | Self::BadTotalLength
+                | Self::BadChecksum
+                | Self::OtherHost
                 | Self::Truncated
                 | Self::BadVersion
                 | Self::BadHeaderLength
-                | Self::BadTotalLength
-                | Self::BadChecksum
                 | Self::PortDown
-                | Self::OtherHost
                 | Self::Rule
                 | Self::HiddenUpperLayer
                 | Self::QueueFull
@@ -793,6 +793,9 @@ impl Reason {
                 | Self::NoOutput
                 | Self::TxRingFull
                 | Self::Firewall
+                | Self::BadTotalLength
+                | Self::BadChecksum
+                | Self::OtherHost
         )
     }
 }

@@ -43,6 +43,8 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	reason = gate(ctx, p, v6, in, dev);
 	if (reason == BORA_GUARD)
 		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
+	if (reason == BORA_FOREIGN_MAC && own_flows[v6] && is_for_another(p->eth, in))
+		return drop(count, BORA_OTHER_HOST);
 	if (reason != REASON_NONE)
 		return pass(count, reason);
 	if (is_super_packet(ctx, in))

@@ -75,7 +75,7 @@ enum bora_port_flags {
 	BORA_PORT_POLICY4 = 1 << 14, /* `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB. */
 	BORA_PORT_POLICY6 = 1 << 15, /* `ip rule` or a VRF: not the main table alone decides about IPv6. */
 	BORA_PORT_NO_NAPI = 1 << 16, /* A veth whose peer has neither XDP nor GRO: it takes no redirected frames. */
-	BORA_PORT_PROMISCUOUS = 1 << 17, /* Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program. */
+	BORA_PORT_PROMISCUOUS = 1 << 17, /* Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program, the program where Bora offers flows a table. */
 	BORA_PORT_FLOW_RULES = 1 << 18, /* `ip rule` looks at marks or outputs, which packets in transit do not have: flows of Linux's flowtables may have other routes than theirs. */
 	BORA_PORT_TAKES_FRAGMENTS = 1 << 19, /* The driver takes redirected frames in several buffers (NETDEV_XDP_ACT_NDO_XMIT_SG). */
 	BORA_PORT_SHAPED = 1 << 20, /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
@@ -159,6 +159,9 @@ enum bora_reason {
 	BORA_NO_OUTPUT, /* dropped: The output port has been removed, or Bora is stopping. */
 	BORA_TX_RING_FULL, /* dropped: The output's driver refused a frame of the express path: its ring was full. */
 	BORA_FIREWALL, /* dropped: A rule of Linux's nftables drops it, which Bora has read. */
+	BORA_BAD_TOTAL_LENGTH, /* dropped: Its length is less than its header's, or more than the frame's. (The XDP program drops it only where Bora offers flows a table.) */
+	BORA_BAD_CHECKSUM, /* dropped: The checksum of the IPv4 header is wrong. (The XDP program drops it only where Bora offers flows a table.) */
+	BORA_OTHER_HOST, /* dropped: For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program, or where Bora offers flows a table). */
 	BORA_REASONS,
 };
 #define BORA_FIRST_BUDGET BORA_MALFORMED

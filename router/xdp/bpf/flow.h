@@ -105,6 +105,34 @@ static __always_inline bool read_flow(struct packet *p, bool v6, struct bpf_fib_
 	return true;
 }
 
+/*
+ * Why Linux's stack drops a packet before any hook, or REASON_NONE (ip_rcv_core(), ip6_rcv_core()). `at`: where its IP header is, octets. Not
+ * static: the verifier looks at it once.
+ */
+__noinline int why_damaged(struct xdp_md *ctx, __u32 at, bool v6)
+{
+	struct packet p = {
+		.end = (void *)(long)ctx->data_end,
+		.beyond = octets_beyond(ctx),
+		.l3 = (void *)(long)ctx->data + (at & 63),
+	};
+	const struct iphdr *ip4 = p.l3;
+	const struct ipv6hdr *ip6 = p.l3;
+	__u32 length;
+
+	if (v6) {
+		if ((void *)(ip6 + 1) > p.end)
+			return REASON_NONE; /* no flow takes it */
+		return bpf_ntohs(ip6->payload_len) > octets_from(&p, ip6 + 1) ? BORA_BAD_TOTAL_LENGTH : REASON_NONE;
+	}
+	if ((void *)(ip4 + 1) > p.end || ip4->ihl != 5)
+		return REASON_NONE;
+	length = bpf_ntohs(ip4->tot_len);
+	if (length < sizeof(*ip4) || length > octets_from(&p, ip4))
+		return BORA_BAD_TOTAL_LENGTH;
+	return header_checksum_good(ip4) ? REASON_NONE : BORA_BAD_CHECKSUM;
+}
+
 /* Whether Linux would still use the IPv4 route of a flow (ipv4_dst_check()), and its next hop. */
 static __always_inline bool follow_route4(struct rtable *route, struct net *net, struct flow_action *action)
 {
@@ -372,8 +400,12 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 	struct port_row *row;
 	struct way way = {};
 	int verdict;
-	__u32 port;
+	__u32 port, reason = REASON_NONE;
 
+	if (own_flows[v6])
+		reason = why_damaged(ctx, p->l3 - (void *)p->eth, v6);
+	if (reason != REASON_NONE)
+		return drop(count, reason);
 	if (!may_take_flows(in, net, v6) || !read_flow(p, v6, &key))
 		return pass(count, BORA_GUARD);
 	if (is_super_packet(ctx, in))

@@ -113,6 +113,12 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 	return REASON_NONE;
 }
 
+/* Whether a frame is for another station's Ethernet address, and Linux takes no such frames here. */
+static __always_inline bool is_for_another(const struct ethhdr *eth, const struct bora_port *in)
+{
+	return !(eth->h_dest[0] & 1) && !is_for(eth, in->mac) && !(in->flags & BORA_PORT_PROMISCUOUS);
+}
+
 /* Why this packet is not plain transit traffic, or REASON_NONE. */
 static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 				  const struct bora_port *in, struct net_device *dev)

@@ -27,6 +27,12 @@ volatile __u8 trusted_defragment[2];
  */
 volatile __u64 other_flowtable[2];
 
+/*
+ * Whether Bora offers flows of IPv4 and of IPv6 a table of its own. Linux's function for it forwards what its stack drops before any hook: what
+ * is for another station, is cut off or has a wrong checksum. So the program drops it. Written by Bora (mmap).
+ */
+volatile __u8 own_flows[2];
+
 /* Rules to follow where hooks are trusted: rules.h. Written by Bora (mmap) while none is. */
 volatile struct bora_rules rules[2];
 

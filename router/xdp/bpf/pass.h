@@ -39,11 +39,16 @@ static __noinline int pass_within_budget(struct bora_counters *count, __u32 reas
 	return XDP_PASS;
 }
 
+static __always_inline int drop(struct bora_counters *count, __u32 reason)
+{
+	count->reasons[bounded(reason)]++;
+	return XDP_DROP;
+}
+
 /* Drops a packet that a rule forbids. */
 static __always_inline int forbid(struct bora_counters *count)
 {
-	count->reasons[BORA_FIREWALL]++;
-	return XDP_DROP;
+	return drop(count, BORA_FIREWALL);
 }
 
 /* Passes a packet to Linux, within the budget of the reason if it has one. */

@@ -503,6 +503,13 @@ impl Program {
         }
     }
 
+    /// Says whether Bora offers flows of IPv4 and of IPv6 a flowtable of its own.
+    pub fn set_own_flows(&mut self, offered: [bool; 2]) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.own_flows = offered.map(u8::from);
+        }
+    }
+
     /// The counters of one port.
     pub fn counters(&self, port: u16) -> Result<Counters, ProgramError> {
         let key = u32::from(port).to_ne_bytes();

@@ -51,7 +51,13 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
     let program = express.as_ref().map(|express| &express.program);
     let forwards = program.and_then(Program::forwards_flows);
     let devices = ports.iter().map(|&port| port.to_owned()).collect();
-    let own = Decision::new(guard, hooks, FlowChoice::default(), devices);
+    let own = Decision::new(
+        guard,
+        hooks,
+        FlowChoice::default(),
+        devices,
+        Default::default(),
+    );
     let by_chains = hooks.held_by_chains(guard);
     let families = [
         ("IPv4", &guard.v4, by_chains[0]),

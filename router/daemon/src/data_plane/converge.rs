@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use anyhow::Context;
+use bora_contract::PortSettings;
 use bora_mirror::{Changes, HashPolicy};
 use bora_ruleset::Interface;
 use bora_worker::{Intake, Tables};
@@ -132,13 +133,35 @@ impl DataPlane {
         let ports = ports.map(|port| port.name.clone());
         let bonds = self.devices.iter().filter(|one| one.kind == Kind::Bond);
         let devices = ports.chain(bonds.map(|bond| bond.name.clone())).collect();
+        let off = self.without_forwarding();
         let (guard, hooks) = (self.mirror.guard(), self.express.hooks());
-        let mut decision = Decision::new(guard, hooks, config.firewall.flows, devices);
+        let mut decision = Decision::new(guard, hooks, config.firewall.flows, devices, off);
         let forwards = self.express.program.forwards_flows();
         decision.follow(forwards, &self.own_flows);
         decision.made(self.mirror.offer_flows(decision.wanted.as_ref()));
+        let offered = decision.wanted.as_ref();
+        let versions = offered.map_or([false; 2], |offered| offered.versions);
+        self.express.program.set_own_flows(versions);
         decision.log(&self.own_flows);
         self.own_flows = decision;
+    }
+
+    /// Interfaces that flows could come in by and by which Linux does not forward IPv4, and IPv6. A port of a bond or bridge
+    /// has no say in it.
+    fn without_forwarding(&self) -> [Vec<String>; 2] {
+        let ports = self.ports.iter().filter(|port| !port.is_gone);
+        let ports = ports.filter(|port| port.link.master == 0);
+        let ports = ports.map(|port| (&port.name, &port.settings));
+        let devices = self.devices.iter().map(|one| (&one.name, &one.settings));
+        let all: Vec<_> = ports.chain(devices).collect();
+        let without = |forwards: fn(&PortSettings) -> bool| {
+            let off = all.iter().filter(|(_, settings)| !forwards(settings));
+            off.map(|(name, _)| (*name).clone()).collect()
+        };
+        [
+            without(|settings| settings.forward4),
+            without(|settings| settings.forward6),
+        ]
     }
 
     /// How flows choose among several paths: workers must do as Linux does, or leave it to Linux.

@@ -24,12 +24,14 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    /// `devices`: the interfaces that the table would be for.
+    /// `devices`: the interfaces that the table would be for. `off`: those by which Linux does not forward IPv4, and IPv6; its
+    /// function for the table would not ask.
     pub(crate) fn new(
         guard: &GuardReport,
         hooks: &Hooks,
         choice: FlowChoice,
         devices: Vec<String>,
+        off: [Vec<String>; 2],
     ) -> Self {
         let held = hooks.held_by_chains(guard);
         if held == [false; 2] || guard.flowtables.iter().any(|table| !table.own) {
@@ -48,7 +50,10 @@ impl Decision {
         let mut decision = Self::default();
         let (mut versions, mut edition, mut marks) = ([false; 2], None, false);
         for v6 in (0..2).filter(|&v6| held[v6]) {
-            let obstacles = obstacles(rules, hooks, choice, v6);
+            let off = off[v6].iter();
+            let off = off.map(|name| format!("forwarding is off on {name}"));
+            let mut obstacles: Vec<_> = off.collect();
+            obstacles.extend(self::obstacles(rules, hooks, choice, v6));
             versions[v6] = obstacles.is_empty();
             let established = &rules.transit[v6].established;
             let sets_marks = !established.marks.is_empty();
@@ -199,7 +204,22 @@ mod tests {
     }
 
     fn decide(guard: &GuardReport, choice: FlowChoice) -> Decision {
-        Decision::new(guard, &Hooks::default(), choice, vec!["r0".into()])
+        Decision::new(
+            guard,
+            &Hooks::default(),
+            choice,
+            vec!["r0".into()],
+            Default::default(),
+        )
+    }
+
+    #[test]
+    fn forwarding_that_is_off_is_an_obstacle_of_its_ip_version() {
+        let off = [vec![], vec!["r1".into()]];
+        let hooks = Hooks::default();
+        let decision = Decision::new(&stateful(), &hooks, FlowChoice::Always, Vec::new(), off);
+        assert_eq!(offered(&decision), [true, false]);
+        assert_eq!(decision.why_not, ["IPv6: forwarding is off on r1"]);
     }
 
     fn offered(decision: &Decision) -> [bool; 2] {
@@ -331,7 +351,13 @@ mod tests {
             (None, decision.why_not.clone())
         );
         let devices = vec!["r0".into(), "r1".into()];
-        let mut other = Decision::new(&stateful(), &Hooks::default(), FlowChoice::Proved, devices);
+        let mut other = Decision::new(
+            &stateful(),
+            &Hooks::default(),
+            FlowChoice::Proved,
+            devices,
+            Default::default(),
+        );
         other.follow(None, &decision);
         assert!(other.wanted.is_some(), "it may be possible for other ports");
     }

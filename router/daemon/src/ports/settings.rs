@@ -84,8 +84,9 @@ impl Port {
     /// what is on a VLAN device. Only the engine asks, for ports without an XDP program.
     fn is_promiscuous(&self, mirror: &Mirror, hooks: &Hooks) -> bool {
         let seen = hooks.survey.ports.get(usize::from(self.id.0));
-        let has_hook =
-            |seen: &DeviceHooks| seen.tc_ingress || seen.nf_ingress || seen.receiver != 0;
+        // with a program, the hook may be Bora's own flowtable
+        let nf = |seen: &DeviceHooks| seen.nf_ingress && self.has_twin();
+        let has_hook = |seen: &DeviceHooks| seen.tc_ingress || nf(seen) || seen.receiver != 0;
         let is_on_us = |link: &Link| {
             let vlan = link.vlan.map(|vlan| vlan.below);
             let macvlan = link.macvlan.map(|macvlan| macvlan.below);
