@@ -270,11 +270,18 @@ pub(crate) fn target(
         "CLASSIFY" => Action::Priority,
         "CHECKSUM" => Action::Nothing, // it does what the card would do
         "MASQUERADE" | "SNAT" | "DNAT" | "REDIRECT" | "NETMAP" => Action::Translate,
+        "CT" if packet.is_flow() && only_for_new(&info) => Action::Nothing,
         "CT" | "NOTRACK" => Action::Conntrack,
         "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "TCPMSS" | "TCPOPTSTRIP" | "DSCP" | "TOS" | "TTL"
         | "HL" | "ECN" | "TEE" | "SET" | "IDLETIMER" | "RATEEST" | "LED" => Action::Other,
         _ => Action::Unknown,
     }
+}
+
+/// Whether struct xt_ct_target_info and _v1 neither keep packets from conntrack nor choose a zone: helpers, timeouts and events
+/// are given to a connection at its first packet (init_conntrack() in net/netfilter/nf_conntrack_core.c).
+fn only_for_new(info: &Info<'_>) -> bool {
+    info.u16(0) == Some(0) && info.u16(2) == Some(0)
 }
 
 /// Whether a target surely leaves the packet's destination as it is.

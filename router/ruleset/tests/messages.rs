@@ -290,6 +290,67 @@ fn an_unread_map_varies() {
 }
 
 #[test]
+fn a_set_that_packets_change_varies() {
+    let set = message(&[text(1, "t"), text(2, "s"), number(3, 0), number(5, 4)]);
+    let elements = message(&[text(1, "t"), text(2, "s"), nested(3, &[])]);
+    let lookup = || expression("lookup", &[text(1, "s"), number(2, 1)]);
+    let source = || payload(1, 12, &[0; 4])[0].clone();
+    let add = expression("dynset", &[text(1, "s"), number(3, 0), number(4, 1)]);
+    let known = vec![
+        base("f", FORWARD, 0),
+        (NEWSET, set),
+        (NEWSETELEM, elements),
+        rule("f", &[source(), lookup(), verdict(0, None)]),
+    ];
+    assert_eq!(
+        analysis(&known).established.answer(),
+        Answer::Unconditional,
+        "it is empty"
+    );
+    // without the flag that it is dynamic; the rule that changes it is told before it, or behind it
+    let input = [base("i", 1, 0), rule("i", &[source(), add])];
+    for messages in [
+        [&input[..], &known[..]].concat(),
+        [&known[..], &input[..]].concat(),
+    ] {
+        assert_eq!(
+            analysis(&messages).established.answer(),
+            Answer::Varying,
+            "{}",
+            common::text(&analysis(&messages))
+        );
+        assert_eq!(read(&messages).further_sets().count(), 0);
+    }
+}
+
+#[test]
+fn a_helper_is_given_to_new_connections_only() {
+    const PREROUTING: u32 = 0;
+    const RAW: i32 = -300;
+    // struct xt_ct_target_info_v1: flags, zone, events twice, helper, timeout
+    let target = |flags: u16, zone: u16| {
+        let mut info = [flags.to_ne_bytes(), zone.to_ne_bytes()].concat();
+        info.extend([0; 8]);
+        info.extend(b"tftp\0");
+        info.resize(72, 0);
+        let parts = [text(1, "CT"), number(2, 2), attribute(3, &info)];
+        rule("p", &[expression("target", &parts)])
+    };
+    for (flags, zone, expected) in [
+        (0, 0, Answer::Unconditional),
+        (1, 0, Answer::Varying), // --notrack
+        (2, 0, Answer::Varying), // by the name NOTRACK
+        (0, 1, Answer::Varying),
+        (4, 0, Answer::Varying),  // zones of one direction
+        (16, 0, Answer::Varying), // the zone is the mark
+    ] {
+        let transit = analysis(&[base("p", PREROUTING, RAW), target(flags, zone)]);
+        assert_eq!(transit.established.answer(), expected, "{flags} {zone}");
+        assert!(!transit.chains[0].leaves_alone);
+    }
+}
+
+#[test]
 fn wrong_messages_are_refused() {
     let mut ruleset = Ruleset::default();
     let register = |number_: u32| {
