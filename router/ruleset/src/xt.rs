@@ -115,10 +115,11 @@ pub(crate) fn matches(
             ..Truth::CONSTANT.into()
         },
         "pkttype" => plain(pkttype(packet, &info)),
-        "set" => plain(set(revision, &info)),
         "iprange" | "devgroup" => Truth::CONSTANT.into(),
         "helper" => conntrack(Some(Truth::CONSTANT)),
         "connbytes" | "connlabel" | "connlimit" | "cluster" | "socket" => conntrack(None),
+        // nothing tells of changes of ipsets, by programs, targets or timeouts
+        "set" => Truth::VARYING.into(),
         "mac" | "physdev" | "policy" | "limit" | "hashlimit" | "statistic" | "length" | "ttl"
         | "hl" | "tos" | "dscp" | "ecn" | "time" | "string" | "u32" | "bpf" | "tcpmss"
         | "realm" | "owner" | "cpu" | "eui64" | "ipv6header" => Truth::VARYING.into(),
@@ -236,22 +237,6 @@ fn pkttype(packet: &Packet, info: &Info<'_>) -> Option<Truth> {
         Truth::CONSTANT
     } else {
         holds
-    })
-}
-
-/// struct xt_set_info_match_v1 to v4
-fn set(revision: u32, info: &Info<'_>) -> Option<Truth> {
-    const NONE: u8 = 0; // IPSET_COUNTER_NONE
-    let compares = match revision {
-        1 | 2 => false,
-        3 => info.u8(8)? != NONE || info.u8(24)? != NONE,
-        4 => info.u8(16)? != NONE || info.u8(32)? != NONE,
-        _ => return None,
-    };
-    Some(if compares {
-        Truth::VARYING
-    } else {
-        Truth::CONSTANT
     })
 }
 

@@ -324,6 +324,20 @@ fn a_set_that_packets_change_varies() {
 }
 
 #[test]
+fn an_ipset_varies() {
+    // struct xt_set_info_match_v4, without conditions on counters
+    let parts = [text(1, "set"), number(2, 4), attribute(3, &[0; 40])];
+    let blocked = vec![expression("match", &parts), verdict(0, None)];
+    let transit = before_drop(&[blocked]);
+    assert_eq!(transit.established.answer(), Answer::Varying);
+    let behind = before_drop(&[
+        vec![verdict(1, None)],
+        vec![expression("match", &parts), verdict(0, None)],
+    ]);
+    assert_eq!(behind.established.answer(), Answer::Unconditional);
+}
+
+#[test]
 fn a_helper_is_given_to_new_connections_only() {
     const PREROUTING: u32 = 0;
     const RAW: i32 = -300;
