@@ -324,6 +324,93 @@ fn a_set_that_packets_change_varies() {
 }
 
 #[test]
+fn what_happens_before_a_sure_drop_does_not_vary() {
+    let log = || expression("log", &[]);
+    let limit = || expression("limit", &[attribute(1, &5u64.to_be_bytes())]);
+    let port = || payload(2, 0, &[0, 80]).concat();
+    let flag = || payload(2, 13, &[8]).concat();
+    let (accept, drop) = (|| verdict(1, None), || verdict(0, None));
+    let goto = || verdict(-4, Some("c"));
+    let jump = || verdict(-3, Some("c"));
+    for (rules, chain, expected) in [
+        // an accepted flow never comes to what is logged
+        (
+            vec![vec![port(), accept()], vec![limit(), log()], vec![drop()]],
+            vec![],
+            Answer::Constant,
+        ),
+        (
+            vec![vec![port(), goto()], vec![accept()]],
+            vec![vec![limit(), log()], vec![limit(), drop()], vec![drop()]],
+            Answer::Constant,
+        ),
+        (
+            vec![
+                vec![port(), accept()],
+                vec![jump()],
+                vec![limit(), drop()],
+                vec![drop()],
+            ],
+            vec![
+                vec![limit(), log()],
+                vec![flag(), verdict(-5, None)],
+                vec![log()],
+            ],
+            Answer::Constant,
+        ),
+        // one packet is accepted, and another one logged
+        (
+            vec![vec![limit(), accept()], vec![log()], vec![drop()]],
+            vec![],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![flag(), goto()], vec![accept()]],
+            vec![vec![log()], vec![drop()]],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![log()], vec![port(), accept()], vec![drop()]],
+            vec![],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![port(), jump()], vec![accept()]],
+            vec![vec![log()], vec![flag(), drop()]],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![port(), goto()], vec![accept()]],
+            vec![vec![log()], vec![port(), accept()], vec![drop()]],
+            Answer::Varying,
+        ),
+        // all else may accept
+        (
+            vec![vec![port(), accept()], vec![expression("queue", &[])]],
+            vec![],
+            Answer::Varying,
+        ),
+        (
+            vec![
+                vec![port(), accept()],
+                vec![expression("new", &[])],
+                vec![drop()],
+            ],
+            vec![],
+            Answer::Varying,
+        ),
+    ] {
+        let mut messages = vec![base("f", FORWARD, 0)];
+        messages.extend(rules.iter().map(|expressions| rule("f", expressions)));
+        messages.extend(chain.iter().map(|expressions| rule("c", expressions)));
+        let transit = analysis(&messages);
+        let text = common::text(&transit);
+        assert_eq!(transit.established.answer(), expected, "{text}");
+        assert!(!transit.chains[0].leaves_alone, "{text}");
+    }
+}
+
+#[test]
 fn an_ipset_varies() {
     // struct xt_set_info_match_v4, without conditions on counters
     let parts = [text(1, "set"), number(2, 4), attribute(3, &[0; 40])];
