@@ -30,7 +30,7 @@ impl State {
         mark: [Byte::CONSTANT; 4],
         ct_mark: [Byte::CONSTANT; 4],
     };
-    /// Of which nothing is known.
+    /// Nothing is known.
     pub(crate) const ANYTHING: Self = Self {
         mark: [Byte::VARYING; 4],
         ct_mark: [Byte::VARYING; 4],
