@@ -45,6 +45,7 @@ class Case:
     bridge: bool = False  # the LAN is a bridge with r0
     legacy: bool = False  # by legacy iptables
     own: bool = True  # Bora makes a flowtable; without, the rules leave transit alone, or Bora follows them itself
+    held: bool = False  # Bora makes none, although rules hold packets back
     without: tuple = ()  # bogons that are the test's addresses
     routes: tuple = ()  # lines of `ip -batch` that the ruleset needs; {} stands for `add` or `del`
     short: bool = False
@@ -78,6 +79,26 @@ CASES = (
     Case("kube-proxy.iptables", "cni0", "eth0"),
     Case("mwan3.iptables", "lan", "wan", client=f"{BEHIND}.2", routes=BY_MARK, short=True),
     Case("openwrt-fw4.nft", "br-lan", "wan", bridge=True, short=True),
+    Case("wireguard.iptables", "wg0", "eth0"),
+    Case("tailscale.nft", "tailscale0", "eth0"),
+    Case("strongswan.iptables", "eth1", "eth0", client=f"{BEHIND}.2"),
+    Case("ferm.iptables", "eth1", "ppp0", client=f"{BEHIND}.2"),
+    Case("arno.iptables", "eth1", "eth0"),
+    Case("firehol.iptables", "eth1", "eth0"),
+    Case("edgeos.iptables", "eth1", "eth0"),
+    Case("netavark.iptables", "podman1", "eth0", client=f"{BEHIND}.2"),
+    Case("libvirt.nft", "virbr0", "eth0", client=f"{BEHIND}.2"),
+    Case("incus.nft", "incusbr0", "eth0", client=f"{BEHIND}.2"),
+    Case("proxmox.iptables", "vmbr0", "eno1", client=f"{BEHIND}.2", share=0.45),  # IPv4 has a rule that chooses zones
+    Case("calico.iptables", r"(?:cali\+|cali92d634f8f03)", "eth0", client=f"{BEHIND}.2", share=0.45, held=True),
+    Case("kube-proxy.nft", "cni0", "eth0"),
+    Case("cgnat.nft", "access", "core", client=f"{BEHIND}.2"),
+    Case("bng.nft", "access", "core", share=1.0, own=False),
+    Case("dual-wan.nft", "lan", "wan"),
+    Case("wg-quick.nft", "eth1", "eth0", share=0.45),  # IPv4 has a rule that depends on the router's own addresses
+    Case("crowdsec.nft", "eth1", "eth0", share=0.0, held=True),
+    Case("ipfire.iptables", "green0", "red0", share=0.45, held=True),
+    Case("shorewall.iptables", "eth1", "eth0", share=0.0, held=True),
     Case("firewalld.nft", "eth1", "eth0", share=0.45),  # IPv6 has a rule that depends on routes
 )
 
@@ -198,7 +219,9 @@ def ready(lan, case):
     """Waits until Bora knows the ruleset."""
     if lan.bora:
         lan.bora.wait_in_sync(FOLLOW_SECONDS)
-        if case.own:
+        if case.held:
+            lan.wait("the rules are known", lambda: lan.bora.guard())
+        elif case.own:
             offered(lan)
             lan.wait("flows are forwarded", lambda: lan.bora.show("sync")["flows"]["forwards"] is True)
         else:
@@ -301,7 +324,7 @@ def judged(lan, tier, cases, say):
         except AssertionError as error:
             failed.append(name)
             say(f"{name}: FAILED: {error}; {lan.bora.show('sync')['flows']}; {lan.bora.show('drops')}")
-    if not case.own:
+    if not case.own or case.held:
         lan.kill()
         return failed
     say(f"{tier}: a rule that forbids flows counts after {forbidden(lan, bora[3]):.1f} s")

@@ -5,7 +5,7 @@ pub mod request;
 
 use bora_linux::attribute::{Attribute, Attributes, Malformed, attributes, header};
 
-use crate::expression::Verdict;
+use crate::expression::{Expression, Verdict};
 use crate::model::{Base, Element, Family, Hook, Kind, Rule, Ruleset, Set, Table, TableKey};
 
 /// Length of struct nfgenmsg.
@@ -138,7 +138,12 @@ fn chain(table: &mut Table, family: Family, fields: &Fields<'_>) -> Result<(), M
 fn rule(table: &mut Table, fields: &Fields<'_>) -> Result<(), Malformed> {
     let mut made = Vec::new();
     for expression in fields.get(4).iter().flat_map(|list| list.nested()) {
-        made.push(expressions::decode(&expression?)?); // NFTA_RULE_EXPRESSIONS
+        let decoded = expressions::decode(&expression?)?; // NFTA_RULE_EXPRESSIONS
+        if let Expression::DynamicSet { set } = &decoded {
+            // Linux does not ask for NFT_SET_EVAL
+            table.sets.entry(set.clone()).or_default().dynamic = true;
+        }
+        made.push(decoded);
     }
     let handle = fields.get(3).map_or(Ok(0), Attribute::u64_be)?; // NFTA_RULE_HANDLE
     let index = table.chain(&fields.text(2)?); // NFTA_RULE_CHAIN

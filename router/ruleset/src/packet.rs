@@ -30,6 +30,11 @@ impl State {
         mark: [Byte::CONSTANT; 4],
         ct_mark: [Byte::CONSTANT; 4],
     };
+    /// Nothing is known.
+    pub(crate) const ANYTHING: Self = Self {
+        mark: [Byte::VARYING; 4],
+        ct_mark: [Byte::VARYING; 4],
+    };
 }
 
 /// A value that is read.

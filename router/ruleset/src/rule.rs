@@ -44,6 +44,8 @@ pub(crate) struct Outcome {
     /// What decides which of these it is; `None` if there is only one.
     pub(crate) class: Option<Class>,
     pub(crate) effects: Vec<Effect>,
+    /// Anything else may happen, too.
+    pub(crate) unknown: bool,
 }
 
 impl State {
@@ -77,6 +79,7 @@ struct Evaluation<'a> {
     missed: Option<State>,
     verdicts: Vec<Verdict>,
     effects: Vec<Effect>,
+    unknown: bool,
     seen: &'a mut Seen,
 }
 
@@ -97,6 +100,7 @@ pub(crate) fn evaluate(
         missed: None,
         verdicts: Vec::new(),
         effects: Vec::new(),
+        unknown: false,
         seen,
     };
     for expression in &rule.expressions {
@@ -126,6 +130,7 @@ impl Evaluation<'_> {
             missed: self.missed,
             class,
             effects: self.effects,
+            unknown: self.unknown,
         }
     }
 
@@ -301,10 +306,8 @@ impl Evaluation<'_> {
         self.seen.conntrack = true;
         (self.seen.reads_ct_mark, self.seen.writes_ct_mark) = (true, true);
         self.registers = Registers::default();
-        self.state = State {
-            mark: [Byte::VARYING; 4],
-            ct_mark: [Byte::VARYING; 4],
-        };
+        self.state = State::ANYTHING;
+        self.unknown = true;
         self.other() && self.holds(Truth::VARYING)
     }
 

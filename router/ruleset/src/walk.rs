@@ -1,6 +1,7 @@
 //! Walks a base chain and all that it jumps to, as nft_do_chain() does (net/netfilter/nf_tables_core.c).
 
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use crate::bits::forget;
 use crate::expression::Verdict;
@@ -45,7 +46,9 @@ pub(crate) struct Walk<'a> {
     table: &'a Table,
     packet: &'a Packet,
     seen: &'a mut Seen,
-    known: HashMap<(usize, State, Reach), Ends>,
+    known: HashMap<(usize, bool, State, Reach), Ends>,
+    hopes: HashMap<(usize, bool), Rc<[bool]>>,
+    hoping: Vec<usize>,
     variants: Vec<usize>,
     entered: Vec<usize>,
     /// Rules that decide something, drop packets or have effects, in the order of the walk.
@@ -66,6 +69,8 @@ impl<'a> Walk<'a> {
             packet,
             seen,
             known: HashMap::new(),
+            hopes: HashMap::new(),
+            hoping: Vec::new(),
             variants: vec![0; table.chains.len()],
             entered: Vec::new(),
             found: Vec::new(),
@@ -78,7 +83,7 @@ impl<'a> Walk<'a> {
 
     /// Walks a base chain; returns what is known behind it, `None` if it accepts nothing.
     pub(crate) fn base(&mut self, chain: usize, base: &Base, state: State) -> Option<State> {
-        let mut ends = self.enter((chain, None), chain, state, None);
+        let mut ends = self.enter((chain, None), (chain, base.accepts), state, None);
         let Some(returned) = ends.returns else {
             return ends.accepts;
         };
@@ -106,15 +111,21 @@ impl<'a> Walk<'a> {
         self.matter = self.found.len();
     }
 
-    /// Walks a chain that a rule jumps to, unless that was done with the same marks.
-    fn enter(&mut self, from: RulePlace, chain: usize, mut state: State, reach: Reach) -> Ends {
+    /// Walks a chain that a rule jumps to, unless that was done with the same marks. `behind`: what returns from it may be accepted.
+    fn enter(
+        &mut self,
+        from: RulePlace,
+        (chain, behind): (usize, bool),
+        mut state: State,
+        reach: Reach,
+    ) -> Ends {
         if self.variants[chain] >= VARIANTS {
             state = State {
                 mark: forget(state.mark),
                 ct_mark: forget(state.ct_mark),
             };
         }
-        if let Some(&ends) = self.known.get(&(chain, state, reach)) {
+        if let Some(&ends) = self.known.get(&(chain, behind, state, reach)) {
             if ends.fails {
                 (self.fails, self.matter) = (true, self.found.len());
             }
@@ -132,16 +143,17 @@ impl<'a> Walk<'a> {
         self.variants[chain] += 1;
         self.entered.push(chain);
         let outside = std::mem::take(&mut self.fails);
-        let mut ends = self.chain(chain, state, reach);
+        let mut ends = self.chain((chain, behind), state, reach);
         ends.fails = self.fails;
         self.fails |= outside;
         self.entered.pop();
-        self.known.insert((chain, state, reach), ends);
+        self.known.insert((chain, behind, state, reach), ends);
         ends
     }
 
-    fn chain(&mut self, chain: usize, state: State, reach: Reach) -> Ends {
+    fn chain(&mut self, (chain, behind): (usize, bool), state: State, reach: Reach) -> Ends {
         let table = self.table;
+        let hopes = self.hopes(chain, behind);
         let mut ends = Ends {
             reach,
             ..Ends::default()
@@ -150,10 +162,15 @@ impl<'a> Walk<'a> {
         for (index, rule) in table.chains[chain].rules.iter().enumerate() {
             let Some(state) = point else { break };
             let place = (chain, Some(index));
-            let outcome = evaluate(rule, table, self.packet, state, self.seen);
-            self.effects(place, &outcome.effects, ends.reach);
+            let mut outcome = evaluate(rule, table, self.packet, state, self.seen);
+            // A flow comes here with all its packets or with none, and each is dropped: it is in no flowtable.
+            let lost = !hopes[index] && ends.reach <= Some(Class::Constant);
+            if lost {
+                outcome.class = outcome.class.map(|_| Class::Constant);
+            }
+            self.effects(place, &outcome.effects, (ends.reach, lost));
             point = outcome.missed;
-            self.verdicts(place, &outcome, &mut point, &mut ends);
+            self.verdicts(place, (&outcome, &hopes), &mut point, &mut ends);
         }
         if let Some(state) = point {
             join(
@@ -165,7 +182,48 @@ impl<'a> Walk<'a> {
         ends
     }
 
-    fn effects(&mut self, place: RulePlace, effects: &[Effect], reach: Reach) {
+    /// Whether packets may be accepted that come to each rule of a chain, and to its end, whatever their marks are. `behind`:
+    /// those that return from it may be.
+    fn hopes(&mut self, chain: usize, behind: bool) -> Rc<[bool]> {
+        if let Some(hopes) = self.hopes.get(&(chain, behind)) {
+            return hopes.clone();
+        }
+        let rules = &self.table.chains[chain].rules;
+        let mut hopes = vec![behind; rules.len() + 1];
+        if self.hoping.len() >= DEPTH || self.hoping.contains(&chain) {
+            hopes.fill(true);
+            return hopes.into();
+        }
+        self.hoping.push(chain);
+        for (index, rule) in rules.iter().enumerate().rev() {
+            let next = hopes[index + 1];
+            let mut seen = Seen::default();
+            let outcome = evaluate(rule, self.table, self.packet, State::ANYTHING, &mut seen);
+            hopes[index] = outcome.unknown || outcome.missed.is_some() && next;
+            for verdict in &outcome.verdicts {
+                hopes[index] |= match verdict {
+                    Verdict::Drop => false,
+                    Verdict::Return => behind,
+                    Verdict::Jump(name) => self.hope(name, next),
+                    Verdict::Goto(name) => self.hope(name, behind),
+                    _ => true,
+                };
+            }
+        }
+        self.hoping.pop();
+        let hopes: Rc<[bool]> = hopes.into();
+        self.hopes.insert((chain, behind), hopes.clone());
+        hopes
+    }
+
+    /// Whether packets may be accepted that come to a chain.
+    fn hope(&mut self, name: &str, behind: bool) -> bool {
+        let chain = self.table.find(name);
+        chain.is_none_or(|chain| self.hopes(chain, behind)[0])
+    }
+
+    /// `lost`: each packet that comes here is dropped.
+    fn effects(&mut self, place: RulePlace, effects: &[Effect], (reach, lost): (Reach, bool)) {
         for effect in effects {
             let is_constant = |class| Some(class).max(reach) == Some(Class::Constant);
             match *effect {
@@ -175,6 +233,7 @@ impl<'a> Walk<'a> {
                 Effect::Priority(class) if is_constant(class) => {
                     self.priorities.insert(place);
                 }
+                _ if lost => self.fail(place, Class::Constant),
                 _ => self.fail(place, Class::Varying),
             }
         }
@@ -184,7 +243,7 @@ impl<'a> Walk<'a> {
     fn verdicts(
         &mut self,
         place: RulePlace,
-        outcome: &Outcome,
+        (outcome, hopes): (&Outcome, &[bool]),
         point: &mut Option<State>,
         ends: &mut Ends,
     ) {
@@ -202,7 +261,14 @@ impl<'a> Walk<'a> {
                 Verdict::Drop => self.fail(place, Class::Constant),
                 Verdict::Queue | Verdict::Other(_) => self.fail(place, Class::Varying),
                 Verdict::Jump(name) | Verdict::Goto(name) => match self.table.find(name) {
-                    Some(chain) => way = self.enter(place, chain, outcome.matched, reach),
+                    Some(chain) => {
+                        let next = match verdict {
+                            Verdict::Jump(_) => place.1.map(|index| index + 1),
+                            _ => None,
+                        };
+                        let behind = hopes[next.unwrap_or(hopes.len() - 1)];
+                        way = self.enter(place, (chain, behind), outcome.matched, reach);
+                    }
                     None => self.fail(place, Class::Varying),
                 },
             }

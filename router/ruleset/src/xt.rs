@@ -115,10 +115,11 @@ pub(crate) fn matches(
             ..Truth::CONSTANT.into()
         },
         "pkttype" => plain(pkttype(packet, &info)),
-        "set" => plain(set(revision, &info)),
         "iprange" | "devgroup" => Truth::CONSTANT.into(),
         "helper" => conntrack(Some(Truth::CONSTANT)),
         "connbytes" | "connlabel" | "connlimit" | "cluster" | "socket" => conntrack(None),
+        // nothing tells of changes of ipsets, by programs, targets or timeouts
+        "set" => Truth::VARYING.into(),
         "mac" | "physdev" | "policy" | "limit" | "hashlimit" | "statistic" | "length" | "ttl"
         | "hl" | "tos" | "dscp" | "ecn" | "time" | "string" | "u32" | "bpf" | "tcpmss"
         | "realm" | "owner" | "cpu" | "eui64" | "ipv6header" => Truth::VARYING.into(),
@@ -239,22 +240,6 @@ fn pkttype(packet: &Packet, info: &Info<'_>) -> Option<Truth> {
     })
 }
 
-/// struct xt_set_info_match_v1 to v4
-fn set(revision: u32, info: &Info<'_>) -> Option<Truth> {
-    const NONE: u8 = 0; // IPSET_COUNTER_NONE
-    let compares = match revision {
-        1 | 2 => false,
-        3 => info.u8(8)? != NONE || info.u8(24)? != NONE,
-        4 => info.u8(16)? != NONE || info.u8(32)? != NONE,
-        _ => return None,
-    };
-    Some(if compares {
-        Truth::VARYING
-    } else {
-        Truth::CONSTANT
-    })
-}
-
 /// What a target does with packets.
 pub(crate) fn target(
     packet: &Packet,
@@ -270,11 +255,18 @@ pub(crate) fn target(
         "CLASSIFY" => Action::Priority,
         "CHECKSUM" => Action::Nothing, // it does what the card would do
         "MASQUERADE" | "SNAT" | "DNAT" | "REDIRECT" | "NETMAP" => Action::Translate,
+        "CT" if packet.is_flow() && only_for_new(&info) => Action::Nothing,
         "CT" | "NOTRACK" => Action::Conntrack,
         "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "TCPMSS" | "TCPOPTSTRIP" | "DSCP" | "TOS" | "TTL"
         | "HL" | "ECN" | "TEE" | "SET" | "IDLETIMER" | "RATEEST" | "LED" => Action::Other,
         _ => Action::Unknown,
     }
+}
+
+/// Whether struct xt_ct_target_info and _v1 neither keep packets from conntrack nor choose a zone: helpers, timeouts and events
+/// are given to a connection at its first packet (init_conntrack() in net/netfilter/nf_conntrack_core.c).
+fn only_for_new(info: &Info<'_>) -> bool {
+    info.u16(0) == Some(0) && info.u16(2) == Some(0)
 }
 
 /// Whether a target surely leaves the packet's destination as it is.

@@ -290,6 +290,168 @@ fn an_unread_map_varies() {
 }
 
 #[test]
+fn a_set_that_packets_change_varies() {
+    let set = message(&[text(1, "t"), text(2, "s"), number(3, 0), number(5, 4)]);
+    let elements = message(&[text(1, "t"), text(2, "s"), nested(3, &[])]);
+    let lookup = || expression("lookup", &[text(1, "s"), number(2, 1)]);
+    let source = || payload(1, 12, &[0; 4])[0].clone();
+    let add = expression("dynset", &[text(1, "s"), number(3, 0), number(4, 1)]);
+    let known = vec![
+        base("f", FORWARD, 0),
+        (NEWSET, set),
+        (NEWSETELEM, elements),
+        rule("f", &[source(), lookup(), verdict(0, None)]),
+    ];
+    assert_eq!(
+        analysis(&known).established.answer(),
+        Answer::Unconditional,
+        "it is empty"
+    );
+    // without the flag that it is dynamic; the rule that changes it is told before it, or behind it
+    let input = [base("i", 1, 0), rule("i", &[source(), add])];
+    for messages in [
+        [&input[..], &known[..]].concat(),
+        [&known[..], &input[..]].concat(),
+    ] {
+        assert_eq!(
+            analysis(&messages).established.answer(),
+            Answer::Varying,
+            "{}",
+            common::text(&analysis(&messages))
+        );
+        assert_eq!(read(&messages).further_sets().count(), 0);
+    }
+}
+
+#[test]
+fn what_happens_before_a_sure_drop_does_not_vary() {
+    let log = || expression("log", &[]);
+    let limit = || expression("limit", &[attribute(1, &5u64.to_be_bytes())]);
+    let port = || payload(2, 0, &[0, 80]).concat();
+    let flag = || payload(2, 13, &[8]).concat();
+    let (accept, drop) = (|| verdict(1, None), || verdict(0, None));
+    let goto = || verdict(-4, Some("c"));
+    let jump = || verdict(-3, Some("c"));
+    for (rules, chain, expected) in [
+        // an accepted flow never comes to what is logged
+        (
+            vec![vec![port(), accept()], vec![limit(), log()], vec![drop()]],
+            vec![],
+            Answer::Constant,
+        ),
+        (
+            vec![vec![port(), goto()], vec![accept()]],
+            vec![vec![limit(), log()], vec![limit(), drop()], vec![drop()]],
+            Answer::Constant,
+        ),
+        (
+            vec![
+                vec![port(), accept()],
+                vec![jump()],
+                vec![limit(), drop()],
+                vec![drop()],
+            ],
+            vec![
+                vec![limit(), log()],
+                vec![flag(), verdict(-5, None)],
+                vec![log()],
+            ],
+            Answer::Constant,
+        ),
+        // one packet is accepted, and another one logged
+        (
+            vec![vec![limit(), accept()], vec![log()], vec![drop()]],
+            vec![],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![flag(), goto()], vec![accept()]],
+            vec![vec![log()], vec![drop()]],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![log()], vec![port(), accept()], vec![drop()]],
+            vec![],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![port(), jump()], vec![accept()]],
+            vec![vec![log()], vec![flag(), drop()]],
+            Answer::Varying,
+        ),
+        (
+            vec![vec![port(), goto()], vec![accept()]],
+            vec![vec![log()], vec![port(), accept()], vec![drop()]],
+            Answer::Varying,
+        ),
+        // all else may accept
+        (
+            vec![vec![port(), accept()], vec![expression("queue", &[])]],
+            vec![],
+            Answer::Varying,
+        ),
+        (
+            vec![
+                vec![port(), accept()],
+                vec![expression("new", &[])],
+                vec![drop()],
+            ],
+            vec![],
+            Answer::Varying,
+        ),
+    ] {
+        let mut messages = vec![base("f", FORWARD, 0)];
+        messages.extend(rules.iter().map(|expressions| rule("f", expressions)));
+        messages.extend(chain.iter().map(|expressions| rule("c", expressions)));
+        let transit = analysis(&messages);
+        let text = common::text(&transit);
+        assert_eq!(transit.established.answer(), expected, "{text}");
+        assert!(!transit.chains[0].leaves_alone, "{text}");
+    }
+}
+
+#[test]
+fn an_ipset_varies() {
+    // struct xt_set_info_match_v4, without conditions on counters
+    let parts = [text(1, "set"), number(2, 4), attribute(3, &[0; 40])];
+    let blocked = vec![expression("match", &parts), verdict(0, None)];
+    let transit = before_drop(&[blocked]);
+    assert_eq!(transit.established.answer(), Answer::Varying);
+    let behind = before_drop(&[
+        vec![verdict(1, None)],
+        vec![expression("match", &parts), verdict(0, None)],
+    ]);
+    assert_eq!(behind.established.answer(), Answer::Unconditional);
+}
+
+#[test]
+fn a_helper_is_given_to_new_connections_only() {
+    const PREROUTING: u32 = 0;
+    const RAW: i32 = -300;
+    // struct xt_ct_target_info_v1: flags, zone, events twice, helper, timeout
+    let target = |flags: u16, zone: u16| {
+        let mut info = [flags.to_ne_bytes(), zone.to_ne_bytes()].concat();
+        info.extend([0; 8]);
+        info.extend(b"tftp\0");
+        info.resize(72, 0);
+        let parts = [text(1, "CT"), number(2, 2), attribute(3, &info)];
+        rule("p", &[expression("target", &parts)])
+    };
+    for (flags, zone, expected) in [
+        (0, 0, Answer::Unconditional),
+        (1, 0, Answer::Varying), // --notrack
+        (2, 0, Answer::Varying), // by the name NOTRACK
+        (0, 1, Answer::Varying),
+        (4, 0, Answer::Varying),  // zones of one direction
+        (16, 0, Answer::Varying), // the zone is the mark
+    ] {
+        let transit = analysis(&[base("p", PREROUTING, RAW), target(flags, zone)]);
+        assert_eq!(transit.established.answer(), expected, "{flags} {zone}");
+        assert!(!transit.chains[0].leaves_alone);
+    }
+}
+
+#[test]
 fn wrong_messages_are_refused() {
     let mut ruleset = Ruleset::default();
     let register = |number_: u32| {
