@@ -8,7 +8,7 @@ from lib.watching import traced
 
 pytestmark = pytest.mark.bora
 
-MTU = 9000  # of the links 0 and 1; link 2 has 1280
+MTU = 9000  # the links 0 and 1 have it; link 2 has 1280
 ONE_BUFFER = 3438  # MTU of a port without several buffers
 HEADERS = {4: 28, 6: 48}
 

@@ -130,7 +130,7 @@ def odd_headers(talk):
 
 
 def odd_frames(talk):
-    """Of a VLAN, and for another station."""
+    """Frames with the tag of a VLAN, and frames for another station."""
     for by_client in (True, False):
         link, frame = stranger(talk).frame(by_client)
         yield link, tagged(frame, 5)

@@ -27,7 +27,7 @@ struct packet {
 	void *l3;
 	struct iphdr *ip4; /* set by check_ipv4() */
 	struct ipv6hdr *ip6; /* set by check_ipv6() */
-	void *end; /* of its first buffer */
+	void *end; /* the end of its first buffer */
 	__u32 beyond; /* octets in further buffers */
 	__u32 ifindex; /* interface index of the port, VLAN device or bond that it came in by */
 	__u32 port; /* number of the port that it came in by */
