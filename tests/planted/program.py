@@ -18,7 +18,7 @@ fault("hop-by-hop", GATE, "if (ip->nexthdr == IPPROTO_HOPOPTS)", "if (ip->nexthd
 about("rules")
 fault("fragment-ports", PACKET, "if (!v6 && (p->ip4->frag_off & bpf_htons(IP_FRAGMENT_BITS)))\n\t\treturn;", "", "fragments have ports")
 about("routes")
-fault("truncated", GATE, "if (p->l3_length < sizeof(*ip) || p->l3_length > p->end - (void *)ip)", "if (p->l3_length < sizeof(*ip))",
+fault("truncated", GATE, "if (p->l3_length < sizeof(*ip) || p->l3_length > octets_from(p, ip))", "if (p->l3_length < sizeof(*ip))",
       "a packet may claim to be longer than its frame")
 fault("trailer", EXPRESS, "return have <= want || bpf", "return have > 0 || bpf", "what is behind the IP packet is forwarded")
 about("sysctls")
