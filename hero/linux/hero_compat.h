@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What differs between Linux 6.1 and 7.x, of what the driver uses. */
+#ifndef HERO_COMPAT_H
+#define HERO_COMPAT_H
+
+#include <linux/netdevice.h>
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#include <net/page_pool/helpers.h>
+#include <net/page_pool/types.h>
+#else
+#include <net/page_pool.h>
+#endif
+
+struct page_pool_params;
+
+/* Pages go straight back to a pool from its own NAPI since 6.3. */
+static inline void hero_pool_napi(struct page_pool_params *params,
+				  struct napi_struct *napi)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	params->napi = napi;
+#endif
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	params->netdev = napi->dev;
+#endif
+}
+
+/* User space asks for what a driver's XDP can do since 6.3. */
+static inline void hero_xdp_features(struct net_device *dev)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	dev->xdp_features = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
+			    NETDEV_XDP_ACT_NDO_XMIT;
+#endif
+}
+
+/* Whether tc looks at what a device receives. */
+static inline bool hero_has_ingress(struct net_device *dev)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	if (IS_ENABLED(CONFIG_NET_XGRESS))
+		return rcu_access_pointer(dev->tcx_ingress);
+#elif defined(CONFIG_NET_CLS_ACT)
+	return rcu_access_pointer(dev->miniq_ingress);
+#endif
+	return false;
+}
+
+#endif /* HERO_COMPAT_H */
