@@ -36,14 +36,23 @@ static inline void hero_xdp_features(struct net_device *dev)
 #endif
 }
 
-/* Whether tc looks at what a device receives. */
-static inline bool hero_has_ingress(struct net_device *dev)
+/* Whether tc or netfilter look at what goes through a device. */
+static inline bool hero_has_filters(struct net_device *dev)
 {
+#ifdef CONFIG_NETFILTER_INGRESS
+	if (rcu_access_pointer(dev->nf_hooks_ingress))
+		return true;
+#endif
+#ifdef CONFIG_NETFILTER_EGRESS
+	if (rcu_access_pointer(dev->nf_hooks_egress))
+		return true;
+#endif
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
-	if (IS_ENABLED(CONFIG_NET_XGRESS))
-		return rcu_access_pointer(dev->tcx_ingress);
+#ifdef CONFIG_NET_XGRESS
+	return rcu_access_pointer(dev->tcx_ingress) || rcu_access_pointer(dev->tcx_egress);
+#endif
 #elif defined(CONFIG_NET_CLS_ACT)
-	return rcu_access_pointer(dev->miniq_ingress);
+	return rcu_access_pointer(dev->miniq_ingress) || rcu_access_pointer(dev->miniq_egress);
 #endif
 	return false;
 }
