@@ -64,8 +64,8 @@ enum hero_flag {
 	HERO_GONE,	/* it does not answer any more */
 };
 
-/* A ring of the card, which uses and completes descriptors in order: descriptor n has slot and completion n
- * modulo HERO_SLOTS, so the driver need not search.
+/* A ring of the card, which uses and completes descriptors in order: descriptor n has slot and
+ * completion n modulo HERO_SLOTS, so the driver need not search.
  */
 struct hero_ring {
 	struct hero *hero;
@@ -262,7 +262,8 @@ enum hero_xdp_flag { HERO_XDP_SENT = 1, HERO_XDP_REDIRECTED = 2 };
 
 int hero_xdp(struct net_device *dev, struct netdev_bpf *bpf);
 int hero_xdp_xmit(struct net_device *dev, int n, struct xdp_frame **frames, u32 flags);
-bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp, unsigned int *flags);
+bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp,
+		  unsigned int *flags);
 void hero_xdp_finish(struct hero *hero, unsigned int flags);
 
 /* hero_fib.c */

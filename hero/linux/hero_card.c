@@ -7,9 +7,11 @@
 #include "hero.h"
 
 /* A card is back after some cycles; an emulated one may be slow. */
-#define HERO_RESET_WAIT		(2 * HZ)
-/* High priority: precedence 6 and 7 of the TOS field, which routing protocols use (RFC 2474, 4.2.2). */
-#define HERO_TOS_HIGH		(0xc0 << 8)
+#define HERO_RESET_WAIT (2 * HZ)
+/* High priority: precedence 6 and 7 of the TOS field, which routing protocols use (RFC
+ * 2474, 4.2.2).
+ */
+#define HERO_TOS_HIGH (0xc0 << 8)
 
 /* Whether this is a card that the driver knows. */
 int hero_card_check(struct hero *hero)
@@ -22,7 +24,8 @@ int hero_card_check(struct hero *hero)
 		return -ENODEV;
 	}
 	if (version != HERO_VERSION) {
-		dev_err(&hero->pdev->dev, "the card's interface has version %u, the driver's %u\n", version, HERO_VERSION);
+		dev_err(&hero->pdev->dev, "the card's interface has version %u, the driver's %u\n",
+			version, HERO_VERSION);
 		return -ENODEV;
 	}
 	return 0;
@@ -126,8 +129,8 @@ static u32 hero_bank(struct hero *hero, unsigned int slot)
 	return hero->cmd | FIELD_PREP(HERO_CMD_BANK, slot / HERO_PEERS);
 }
 
-/* Puts a route into a slot, which leads to peer `slot` modulo 3. The slot is off from the first word to the commit, so
- * a packet meets the old route, the host, or the new one.
+/* Puts a route into a slot, which leads to peer `slot` modulo 3. The slot is off from the first
+ * word to the commit, so a packet meets the old route, the host, or the new one.
  */
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac)
 {
@@ -174,7 +177,7 @@ static void hero_count(u64 *sum, u32 *last, u32 now)
 	*last = now;
 }
 
-/* Adds what the card has counted since the last time. Its counters wrap, and a reset clears them. */
+/* Adds what the card has counted since the last time: counters wrap, and a reset clears them. */
 void hero_card_read_counters(struct hero *hero)
 {
 	unsigned int k, d;
@@ -191,7 +194,8 @@ void hero_card_read_counters(struct hero *hero)
 		spin_lock_bh(&hero->cmd_lock);
 		hero_write(hero, HERO_CMD, hero_bank(hero, k));
 		for (d = 0; d < HERO_PEERS && k + d < hero->routes; d++)
-			hero_count(&hero->fast, &hero->last_routes[k + d], hero_read(hero, HERO_FWD_CNT + d));
+			hero_count(&hero->fast, &hero->last_routes[k + d],
+				   hero_read(hero, HERO_FWD_CNT + d));
 		spin_unlock_bh(&hero->cmd_lock);
 	}
 	spin_lock_bh(&hero->cmd_lock);
@@ -209,7 +213,8 @@ static bool hero_is_translated(struct device *device)
 
 static bool hero_is_before(struct pci_dev *a, struct pci_dev *b)
 {
-	return a->bus->number != b->bus->number ? a->bus->number < b->bus->number : a->devfn < b->devfn;
+	return a->bus->number != b->bus->number ? a->bus->number < b->bus->number :
+						  a->devfn < b->devfn;
 }
 
 /* Where a card's aperture is, or 0 if no card can write there. */

@@ -9,13 +9,19 @@ static const char *const hero_counter_names[] = HERO_COUNTER_NAMES;
 
 /* After the card's own counters, in the order of hero_get_ethtool_stats(). */
 static const char *const hero_driver_names[] = {
-	"fast_path", "to_host", "resets", "interrupts", "tx_copied", "tx_xdp",
-	"rx_low_packets", "rx_low_xdp_drop", "rx_low_xdp_tx", "rx_low_xdp_redirect", "rx_low_no_buffer",
-	"rx_high_packets", "rx_high_xdp_drop", "rx_high_xdp_tx", "rx_high_xdp_redirect", "rx_high_no_buffer",
+	"fast_path",	       "to_host",	   "resets",
+	"interrupts",	       "tx_copied",	   "tx_xdp",
+	"rx_low_packets",      "rx_low_xdp_drop",  "rx_low_xdp_tx",
+	"rx_low_xdp_redirect", "rx_low_no_buffer", "rx_high_packets",
+	"rx_high_xdp_drop",    "rx_high_xdp_tx",   "rx_high_xdp_redirect",
+	"rx_high_no_buffer",
 };
 
 static const char hero_test_names[][ETH_GSTRING_LEN] = {
-	"identity  (on/offline)", "link      (on/offline)", "registers (offline)", "reset     (offline)",
+	"identity  (on/offline)",
+	"link      (on/offline)",
+	"registers (offline)",
+	"reset     (offline)",
 };
 
 enum hero_test { HERO_TEST_ID, HERO_TEST_LINK, HERO_TEST_REGISTERS, HERO_TEST_RESET, HERO_TESTS };
@@ -113,7 +119,8 @@ static int hero_get_link_ksettings(struct net_device *dev, struct ethtool_link_k
 }
 
 static void hero_get_ringparam(struct net_device *dev, struct ethtool_ringparam *ring,
-			       struct kernel_ethtool_ringparam *kernel_ring, struct netlink_ext_ack *extack)
+			       struct kernel_ethtool_ringparam *kernel_ring,
+			       struct netlink_ext_ack *extack)
 {
 	struct hero *hero = netdev_priv(dev);
 
@@ -125,7 +132,8 @@ static void hero_get_ringparam(struct net_device *dev, struct ethtool_ringparam 
 
 /* The rings' memory does not change, only how much of it is used. So nothing is restarted. */
 static int hero_set_ringparam(struct net_device *dev, struct ethtool_ringparam *ring,
-			      struct kernel_ethtool_ringparam *kernel_ring, struct netlink_ext_ack *extack)
+			      struct kernel_ethtool_ringparam *kernel_ring,
+			      struct netlink_ext_ack *extack)
 {
 	struct hero *hero = netdev_priv(dev);
 
@@ -175,8 +183,12 @@ static bool hero_test_registers(struct hero *hero)
 		u8 reg;
 		u32 bits;
 	} tests[] = {
-		{ HERO_MAC_LOW, U32_MAX }, { HERO_MAC_HIGH, 0x3ffff }, { HERO_CPL_BASE, ~(HERO_CPL_OCTETS - 1) },
-		{ HERO_PEER_BASE, U32_MAX }, { HERO_PEER_BASE + 1, U32_MAX }, { HERO_PEER_BASE + 2, U32_MAX },
+		{ HERO_MAC_LOW, U32_MAX },
+		{ HERO_MAC_HIGH, 0x3ffff },
+		{ HERO_CPL_BASE, ~(HERO_CPL_OCTETS - 1) },
+		{ HERO_PEER_BASE, U32_MAX },
+		{ HERO_PEER_BASE + 1, U32_MAX },
+		{ HERO_PEER_BASE + 2, U32_MAX },
 	};
 	static const u32 patterns[] = { 0x5a5a5a5a, 0xa5a5a5a5, U32_MAX, 0 };
 	unsigned int t, p;

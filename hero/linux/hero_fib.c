@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A copy of Linux's IPv4 routes, kept by its notifiers. What they say takes routes off the fast path at once, and has
- * the routes chosen anew soon.
+/* A copy of Linux's IPv4 routes, kept by its notifiers. What they say takes routes off the fast
+ * path at once, and has the routes chosen anew soon.
  *
  * It is that of the initial network namespace; cards elsewhere have no fast path.
  */
@@ -13,9 +13,9 @@
 #include "hero_fib.h"
 
 /* So long changes are gathered. */
-#define HERO_FIB_SOON		(HZ / 10)
+#define HERO_FIB_SOON (HZ / 10)
 /* So often is looked at what no notifier tells: forwarding, rp_filter, filters. */
-#define HERO_FIB_TICK		HZ
+#define HERO_FIB_TICK HZ
 
 DEFINE_SPINLOCK(hero_fib_lock);
 struct list_head hero_fib_candidates[HERO_PREFIXES];
@@ -69,7 +69,8 @@ static int hero_fib_compare(const struct hero_fib_entry *entry, u32 dst, u8 len,
 }
 
 /* The entry, or NULL and where it would be. */
-static struct hero_fib_entry *hero_fib_find(u32 dst, u8 len, u32 table, struct rb_node **parent, struct rb_node ***place)
+static struct hero_fib_entry *hero_fib_find(u32 dst, u8 len, u32 table, struct rb_node **parent,
+					    struct rb_node ***place)
 {
 	struct rb_node **link = &hero_fib_tree.rb_node;
 
@@ -87,8 +88,8 @@ static struct hero_fib_entry *hero_fib_find(u32 dst, u8 len, u32 table, struct r
 	return NULL;
 }
 
-/* Whether a packet to the prefix always meets this entry: there is nothing more specific, and Linux looks into the
- * local table first.
+/* Whether a packet to the prefix always meets this entry: there is nothing more specific, and Linux
+ * looks into the local table first.
  */
 bool hero_fib_is_alone(struct hero_fib_entry *entry)
 {
@@ -103,25 +104,27 @@ bool hero_fib_is_alone(struct hero_fib_entry *entry)
 			return false;
 	}
 	for (len = 0; len < entry->len; len++) {
-		if (hero_fib_locals[len] &&
-		    hero_fib_find(entry->dst & hero_fib_mask(len), len, RT_TABLE_LOCAL, &parent, &place))
+		if (hero_fib_locals[len] && hero_fib_find(entry->dst & hero_fib_mask(len), len,
+							  RT_TABLE_LOCAL, &parent, &place))
 			return false;
 	}
 	return true;
 }
 
-/* Whether it leads through one neighbour behind a card, and nothing but the destination matters. Nexthop objects
- * change without a word about the routes.
+/* Whether it leads through one neighbour behind a card, and nothing but the destination matters.
+ * Nexthop objects change without a word about the routes.
  */
 static bool hero_fib_is_candidate(const struct hero_fib_entry *entry)
 {
 	const struct fib_info *info = entry->info;
 	const struct fib_nh_common *hop;
 
-	if (entry->type != RTN_UNICAST || entry->table != RT_TABLE_MAIN || entry->dscp || info->nh || info->fib_nhs != 1)
+	if (entry->type != RTN_UNICAST || entry->table != RT_TABLE_MAIN || entry->dscp ||
+	    info->nh || info->fib_nhs != 1)
 		return false;
 	hop = &info->fib_nh[0].nh_common;
-	return hop->nhc_gw_family == AF_INET && !hop->nhc_lwtstate && hop->nhc_dev && hero_is_hero(hop->nhc_dev);
+	return hop->nhc_gw_family == AF_INET && !hop->nhc_lwtstate && hop->nhc_dev &&
+	       hero_is_hero(hop->nhc_dev);
 }
 
 static void hero_fib_remove(struct hero_fib_entry *entry)
@@ -184,7 +187,8 @@ static void hero_fib_entry_event(unsigned long event, const struct fib_entry_not
 	struct hero_fib_entry *entry;
 
 	/* without rules of its own, Linux looks into no other table */
-	if (told->tb_id != RT_TABLE_LOCAL && told->tb_id != RT_TABLE_MAIN && told->tb_id != RT_TABLE_DEFAULT)
+	if (told->tb_id != RT_TABLE_LOCAL && told->tb_id != RT_TABLE_MAIN &&
+	    told->tb_id != RT_TABLE_DEFAULT)
 		return;
 	hero_offload_clear_prefix(told->dst, told->dst_len);
 	if (event == FIB_EVENT_ENTRY_REPLACE) {
@@ -218,7 +222,8 @@ static int hero_fib_event(struct notifier_block *block, unsigned long event, voi
 	switch (event) {
 	case FIB_EVENT_ENTRY_REPLACE:
 	case FIB_EVENT_ENTRY_DEL:
-		hero_fib_entry_event(event, container_of(info, struct fib_entry_notifier_info, info));
+		hero_fib_entry_event(event,
+				     container_of(info, struct fib_entry_notifier_info, info));
 		break;
 	case FIB_EVENT_RULE_ADD:
 	case FIB_EVENT_RULE_DEL:
@@ -234,7 +239,8 @@ static int hero_netevent(struct notifier_block *block, unsigned long event, void
 {
 	struct neighbour *neighbour = data;
 
-	if (event != NETEVENT_NEIGH_UPDATE || neighbour->tbl != &arp_tbl || !hero_is_hero(neighbour->dev))
+	if (event != NETEVENT_NEIGH_UPDATE || neighbour->tbl != &arp_tbl ||
+	    !hero_is_hero(neighbour->dev))
 		return NOTIFY_DONE;
 	spin_lock_bh(&hero_fib_lock);
 	hero_offload_clear_neighbour(neighbour);
@@ -250,8 +256,8 @@ static int hero_netdev_event(struct notifier_block *block, unsigned long event, 
 
 	if (!hero_is_hero(dev))
 		return NOTIFY_DONE;
-	if (event == NETDEV_CHANGEMTU || event == NETDEV_CHANGEUPPER || event == NETDEV_UNREGISTER ||
-	    event == NETDEV_DOWN)
+	if (event == NETDEV_CHANGEMTU || event == NETDEV_CHANGEUPPER ||
+	    event == NETDEV_UNREGISTER || event == NETDEV_DOWN)
 		hero_fib_card_down(netdev_priv(dev));
 	hero_fib_look();
 	return NOTIFY_DONE;

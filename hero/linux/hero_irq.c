@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Interrupts: three vectors with one mask.
  *
- * A handler takes the events, which stay pending otherwise, and masks its own. What comes after that is pending
- * when they are unmasked, and then interrupts again, so nothing is missed. Events of other vectors, which it
- * takes as well, have sent their interrupts before, whose handlers do not look at them again.
+ * A handler takes the events, which stay pending otherwise, and masks its own. What comes after
+ * that is pending when they are unmasked, and then interrupts again, so nothing is missed. Events
+ * of other vectors, which it takes as well, have sent their interrupts before, whose handlers do
+ * not look at them again.
  */
 
 #include <linux/interrupt.h>
@@ -42,7 +43,9 @@ static irqreturn_t hero_irq_tx(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-/* These stay masked until the watch has read the counters, so a flood of drops is no flood of interrupts. */
+/* These stay masked until the watch has read the counters, so a flood of drops is no flood of
+ * interrupts.
+ */
 static irqreturn_t hero_irq_other(int irq, void *data)
 {
 	struct hero *hero = data;

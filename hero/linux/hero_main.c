@@ -8,9 +8,9 @@
 
 #include "hero.h"
 
-#define HERO_WATCH		HZ
+#define HERO_WATCH HZ
 /* The counters are read so often, if no event asks for it. */
-#define HERO_COUNTERS_AGE	(8 * HZ)
+#define HERO_COUNTERS_AGE (8 * HZ)
 
 static int debug = -1;
 module_param(debug, int, 0);
@@ -18,6 +18,7 @@ MODULE_PARM_DESC(debug, "Messages, as bits or -1 for the default");
 
 /* Cards with a network device. */
 LIST_HEAD(hero_cards);
+/* The list, and its cards' numbers. */
 DEFINE_MUTEX(hero_cards_lock);
 
 /* Asks for a reset of the card, from any context. */
@@ -29,7 +30,7 @@ void hero_reset_later(struct hero *hero, const char *why)
 		netdev_err(hero->dev, "%s; it is reset\n", why);
 }
 
-/* Looks at the link, and at events that need more than a handler. There is no event for the link. */
+/* Looks at the link, of which no event tells, and at events that need more than a handler. */
 static void hero_watch(struct work_struct *work)
 {
 	struct hero *hero = container_of(to_delayed_work(work), struct hero, watch);
@@ -200,8 +201,8 @@ static void hero_rx_sum(const struct hero_rx *rx, struct rtnl_link_stats64 *sum)
 	sum->rx_dropped += no_buffer + dropped;
 }
 
-/* What went through the host; packets of the fast path are among those of `ethtool -S`. The card's counters are as
- * old as the last look of the watch.
+/* What went through the host; packets of the fast path are among those of `ethtool -S`. The card's
+ * counters are as old as the last look of the watch.
  */
 static void hero_get_stats64(struct net_device *dev, struct rtnl_link_stats64 *sum)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Which routes are on the fast path of which cards. A card takes the first match, not the longest, has few places, and
- * can do nothing but forward; so a route gets a place only where that is what Linux does with all its packets.
+/* Which routes are on the fast path of which cards. A card takes the first match, not the longest,
+ * has few places, and can do nothing but forward; so a route gets a place only where that is what
+ * Linux does with all its packets.
  */
 
 #include <linux/inetdevice.h>
@@ -12,9 +13,9 @@
 #include "hero_fib.h"
 
 /* Candidates that are looked at, the shortest prefixes first because most packets meet them. */
-#define HERO_OFFLOAD_LOOKS	2048
+#define HERO_OFFLOAD_LOOKS 2048
 /* Places for all cards of a bus, and more than that. */
-#define HERO_OFFLOAD_MOST	128
+#define HERO_OFFLOAD_MOST 128
 
 /* A route in a slot of a card. */
 struct hero_offload {
@@ -109,7 +110,8 @@ static bool hero_linux_is_plain(struct net *net)
 	}
 #endif
 #ifdef CONFIG_XFRM
-	if (READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_FWD]) || READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_OUT]))
+	if (READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_FWD]) ||
+	    READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_OUT]))
 		return false;
 #endif
 	return true;
@@ -118,25 +120,28 @@ static bool hero_linux_is_plain(struct net *net)
 /* Whether nothing but routing happens at a card's device. */
 static bool hero_device_is_plain(struct net_device *dev)
 {
-	return netif_running(dev) && net_eq(dev_net(dev), &init_net) && !netdev_master_upper_dev_get(dev) &&
-	       !rcu_access_pointer(dev->rx_handler) && !hero_has_filters(dev);
+	return netif_running(dev) && net_eq(dev_net(dev), &init_net) &&
+	       !netdev_master_upper_dev_get(dev) && !rcu_access_pointer(dev->rx_handler) &&
+	       !hero_has_filters(dev);
 }
 
 static bool hero_may_come_in(struct hero *hero)
 {
 	struct in_device *in_dev = __in_dev_get_rtnl(hero->dev);
 
-	return test_bit(HERO_UP, &hero->flags) && hero->fast_path && hero_device_is_plain(hero->dev) && in_dev &&
-	       IN_DEV_FORWARD(in_dev) && !IN_DEV_RPFILTER(in_dev) && !rtnl_dereference(hero->xdp);
+	return test_bit(HERO_UP, &hero->flags) && hero->fast_path &&
+	       hero_device_is_plain(hero->dev) && in_dev && IN_DEV_FORWARD(in_dev) &&
+	       !IN_DEV_RPFILTER(in_dev) && !rtnl_dereference(hero->xdp);
 }
 
-/* A card can neither fragment nor queue. A queueing discipline with a handle is somebody's choice. */
+/* A card can neither fragment nor queue; a queueing discipline with a handle is somebody's choice. */
 static bool hero_may_go_out(struct hero *hero)
 {
 	struct net_device *dev = hero->dev;
 
-	return test_bit(HERO_UP, &hero->flags) && hero_device_is_plain(dev) && netif_carrier_ok(dev) &&
-	       dev->mtu >= HERO_MTU && !rtnl_dereference(dev->qdisc)->handle;
+	return test_bit(HERO_UP, &hero->flags) && hero_device_is_plain(dev) &&
+	       netif_carrier_ok(dev) && dev->mtu >= HERO_MTU &&
+	       !rtnl_dereference(dev->qdisc)->handle;
 }
 
 /* Addresses that no router forwards. */
@@ -161,7 +166,8 @@ static bool hero_offload_choose(struct hero_fib_entry *entry, struct hero_choice
 	choice->gateway = hop->nhc_gw.ipv4;
 	choice->used = false;
 	if (hop->nhc_flags & (RTNH_F_DEAD | RTNH_F_LINKDOWN) || (mtu && mtu < HERO_MTU) ||
-	    hero_is_special(entry->dst, entry->len) || !hero_may_go_out(choice->to) || !hero_fib_is_alone(entry))
+	    hero_is_special(entry->dst, entry->len) || !hero_may_go_out(choice->to) ||
+	    !hero_fib_is_alone(entry))
 		return false;
 	neighbour = neigh_lookup(&arp_tbl, &choice->gateway, hop->nhc_dev);
 	if (!neighbour)
@@ -215,8 +221,9 @@ static struct hero_offload *hero_offload_find(struct hero *from, const struct he
 	struct hero_offload *offload;
 
 	list_for_each_entry(offload, &hero_offloads, list) {
-		if (offload->from == from && offload->to == choice->to && offload->dst == choice->entry->dst &&
-		    offload->len == choice->entry->len && ether_addr_equal(offload->mac, choice->mac) &&
+		if (offload->from == from && offload->to == choice->to &&
+		    offload->dst == choice->entry->dst && offload->len == choice->entry->len &&
+		    ether_addr_equal(offload->mac, choice->mac) &&
 		    offload->gateway == choice->gateway)
 			return offload;
 	}
@@ -241,12 +248,13 @@ static void hero_offload_set(struct hero *from, unsigned int slot, struct hero_c
 	choice->used = true;
 }
 
-/* Fills the free slots of a card that lead to one of its peers. The first choices for it have a slot already, or
- * get one.
+/* Fills the free slots of a card that lead to one of its peers. The first choices for it have a
+ * slot already, or get one.
  */
 static void hero_offload_fill(struct hero *from, unsigned int d, unsigned int count)
 {
-	unsigned int places = from->routes / HERO_PEERS + (d < from->routes % HERO_PEERS), slot = d, k;
+	unsigned int places = from->routes / HERO_PEERS + (d < from->routes % HERO_PEERS);
+	unsigned int slot = d, k;
 
 	for (k = 0; k < count && places; k++) {
 		struct hero_choice *choice = &hero_choices[k];

@@ -9,7 +9,9 @@
 static const struct {
 	u8 reg, level;
 } hero_ring_places[] = {
-	{ HERO_RXLO_DESC, 0 }, { HERO_RXHI_DESC, 4 }, { HERO_TX_DESC, 8 },
+	{ HERO_RXLO_DESC, 0 },
+	{ HERO_RXHI_DESC, 4 },
+	{ HERO_TX_DESC, 8 },
 };
 
 static struct hero_ring *hero_ring_of(struct hero *hero, unsigned int number)
@@ -17,7 +19,9 @@ static struct hero_ring *hero_ring_of(struct hero *hero, unsigned int number)
 	return number < HERO_PRIORITIES ? &hero->rx[number].ring : &hero->tx.ring;
 }
 
-/* There is a place for a vector of each descriptor, so the card has read the previous one of a place. */
+/* There is a place for a vector of each descriptor, so the card has read the previous one of a
+ * place.
+ */
 static size_t hero_ring_octets(void)
 {
 	return HERO_SLOTS * HERO_VECTOR_OCTETS;
@@ -29,7 +33,8 @@ static int hero_tx_buffers_alloc(struct hero *hero)
 	struct hero_tx *tx = &hero->tx;
 	unsigned int k;
 
-	tx->buffers = dma_pool_create("hero", &hero->pdev->dev, HERO_BUFFER, HERO_BUFFER, HERO_PAGE);
+	tx->buffers = dma_pool_create("hero", &hero->pdev->dev, HERO_BUFFER, HERO_BUFFER,
+				      HERO_PAGE);
 	if (!tx->buffers)
 		return -ENOMEM;
 	for (k = 0; k < HERO_SLOTS; k++) {
@@ -48,7 +53,8 @@ int hero_rings_alloc(struct hero *hero)
 	struct device *device = &hero->pdev->dev;
 	unsigned int k;
 
-	hero->completions = dma_alloc_coherent(device, HERO_CPL_OCTETS, &hero->completions_dma, GFP_KERNEL);
+	hero->completions = dma_alloc_coherent(device, HERO_CPL_OCTETS, &hero->completions_dma,
+					       GFP_KERNEL);
 	if (!hero->completions)
 		return -ENOMEM;
 	for (k = 0; k < ARRAY_SIZE(hero_ring_places); k++) {
@@ -58,7 +64,8 @@ int hero_rings_alloc(struct hero *hero)
 		ring->reg = hero_ring_places[k].reg;
 		ring->level = hero_ring_places[k].level;
 		ring->completions = hero->completions + k * HERO_CPL_RING;
-		ring->vectors = dma_alloc_coherent(device, hero_ring_octets(), &ring->vectors_dma, GFP_KERNEL);
+		ring->vectors = dma_alloc_coherent(device, hero_ring_octets(), &ring->vectors_dma,
+						   GFP_KERNEL);
 		if (!ring->vectors)
 			return -ENOMEM;
 	}
@@ -81,10 +88,12 @@ void hero_rings_free(struct hero *hero)
 		struct hero_ring *ring = hero_ring_of(hero, k);
 
 		if (ring->vectors)
-			dma_free_coherent(device, hero_ring_octets(), ring->vectors, ring->vectors_dma);
+			dma_free_coherent(device, hero_ring_octets(), ring->vectors,
+					  ring->vectors_dma);
 	}
 	if (hero->completions)
-		dma_free_coherent(device, HERO_CPL_OCTETS, hero->completions, hero->completions_dma);
+		dma_free_coherent(device, HERO_CPL_OCTETS, hero->completions,
+				  hero->completions_dma);
 }
 
 /* An empty ring, after the card's reset. */
@@ -112,7 +121,9 @@ bool hero_ring_next(struct hero_ring *ring, u64 *word)
 	return true;
 }
 
-/* Whether the card takes a vector. A read is slow, so it is asked only when all it said it takes was given. */
+/* Whether the card takes a vector. A read is slow, so it is asked only when all it said it takes
+ * was given.
+ */
 bool hero_ring_has_room(struct hero_ring *ring)
 {
 	u32 levels;

@@ -7,10 +7,12 @@
 
 #include "hero.h"
 
-/* With fewer buffers outstanding and no memory for more, the driver polls instead of waiting for a packet. */
-#define HERO_RX_LOW		HERO_VECTOR
+/* With fewer buffers outstanding and no memory for more, the driver polls instead of waiting for a
+ * packet.
+ */
+#define HERO_RX_LOW HERO_VECTOR
 /* The low priority gets this part of the budget, however much of the high one comes. */
-#define HERO_RX_SHARE		4
+#define HERO_RX_SHARE 4
 
 static int hero_rx_open_ring(struct hero *hero, struct hero_rx *rx)
 {
@@ -75,24 +77,30 @@ static struct page *hero_rx_page(struct hero_rx *rx)
 	return page_pool_alloc_pages(rx->pool, GFP_ATOMIC | GFP_DMA32 | __GFP_NOWARN);
 }
 
-/* Gives buffers in whole vectors. Returns false if the ring is about to be empty for want of memory. */
+/* Gives buffers in whole vectors. Returns false if the ring is about to be empty for want of
+ * memory.
+ */
 static bool hero_rx_refill(struct hero *hero, struct hero_rx *rx)
 {
 	struct hero_ring *ring = &rx->ring;
 	unsigned int k;
 
-	while (ring->given - ring->done + HERO_VECTOR <= READ_ONCE(hero->rx_limit) && hero_ring_has_room(ring)) {
+	while (ring->given - ring->done + HERO_VECTOR <= READ_ONCE(hero->rx_limit) &&
+	       hero_ring_has_room(ring)) {
 		for (k = 0; k < HERO_VECTOR; k++) {
 			struct page *page = hero_rx_page(rx);
 
 			if (!page)
 				break;
 			rx->pages[(ring->given + k) % HERO_SLOTS] = page;
-			hero_ring_describe(ring, k, page_pool_get_dma_addr(page) + HERO_HEADROOM, HERO_BUFFER);
+			hero_ring_describe(ring, k, page_pool_get_dma_addr(page) + HERO_HEADROOM,
+					   HERO_BUFFER);
 		}
 		if (k < HERO_VECTOR) {
 			while (k--)
-				page_pool_put_full_page(rx->pool, rx->pages[(ring->given + k) % HERO_SLOTS], false);
+				page_pool_put_full_page(rx->pool,
+							rx->pages[(ring->given + k) % HERO_SLOTS],
+							false);
 			u64_stats_update_begin(&rx->stats.sync);
 			u64_stats_inc(&rx->stats.no_buffer);
 			u64_stats_update_end(&rx->stats.sync);
@@ -125,7 +133,8 @@ void hero_rx_stop(struct hero *hero)
 		struct hero_rx *rx = &hero->rx[k];
 
 		for (; rx->ring.done != rx->ring.given; rx->ring.done++)
-			page_pool_put_full_page(rx->pool, rx->pages[rx->ring.done % HERO_SLOTS], false);
+			page_pool_put_full_page(rx->pool, rx->pages[rx->ring.done % HERO_SLOTS],
+						false);
 	}
 }
 
@@ -151,14 +160,14 @@ static void hero_rx_skb(struct hero *hero, struct hero_rx *rx, struct xdp_buff *
 }
 
 /* A frame that has come into a page. */
-static void hero_rx_frame(struct hero *hero, struct hero_rx *rx, struct page *page, unsigned int len,
-			  unsigned int *flags)
+static void hero_rx_frame(struct hero *hero, struct hero_rx *rx, struct page *page,
+			  unsigned int len, unsigned int *flags)
 {
 	struct bpf_prog *prog = rcu_dereference_bh(hero->xdp);
 	struct xdp_buff xdp;
 
-	dma_sync_single_range_for_cpu(&hero->pdev->dev, page_pool_get_dma_addr(page), HERO_HEADROOM, len,
-				      DMA_FROM_DEVICE);
+	dma_sync_single_range_for_cpu(&hero->pdev->dev, page_pool_get_dma_addr(page), HERO_HEADROOM,
+				      len, DMA_FROM_DEVICE);
 	net_prefetch(page_address(page) + HERO_HEADROOM);
 	xdp_init_buff(&xdp, PAGE_SIZE, &rx->rxq);
 	xdp_prepare_buff(&xdp, page_address(page), HERO_HEADROOM, len, true);
@@ -178,7 +187,8 @@ static int hero_rx_ring(struct hero *hero, struct hero_rx *rx, int budget, unsig
 		unsigned int len = FIELD_GET(HERO_CPL_LENGTH, word);
 		bool error = word & HERO_CPL_ERROR || len < ETH_HLEN;
 
-		if (FIELD_GET(HERO_CPL_ADDRESS, word) != lower_32_bits(page_pool_get_dma_addr(page) + HERO_HEADROOM) ||
+		if (FIELD_GET(HERO_CPL_ADDRESS, word) !=
+			    lower_32_bits(page_pool_get_dma_addr(page) + HERO_HEADROOM) ||
 		    len > HERO_BUFFER) {
 			hero_reset_later(hero, "card and driver are out of step on a receive ring");
 			break;

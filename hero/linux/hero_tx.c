@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Sending. A descriptor is a whole frame, which must begin at a multiple of 8 and stay in its page. So those that
- * do are sent from where they are, as forwarded ones are, and the others are copied.
+/* Sending. A descriptor is a whole frame, which must begin at a multiple of 8 and stay in its page.
+ * So those that do are sent from where they are, as forwarded ones are, and the others are copied.
  */
 
 #include <linux/dma-mapping.h>
@@ -8,7 +8,7 @@
 #include "hero.h"
 
 /* The queue is woken with so many free slots. */
-#define HERO_TX_WAKE		HERO_VECTOR
+#define HERO_TX_WAKE HERO_VECTOR
 
 static unsigned int hero_tx_space(struct hero *hero)
 {
@@ -23,7 +23,8 @@ static bool hero_tx_map(struct hero *hero, struct hero_tx_slot *slot, void *data
 	struct device *device = &hero->pdev->dev;
 	dma_addr_t dma;
 
-	if (!IS_ALIGNED((unsigned long)data, 8) || offset_in_page(data) % HERO_PAGE + len > HERO_PAGE)
+	if (!IS_ALIGNED((unsigned long)data, 8) ||
+	    offset_in_page(data) % HERO_PAGE + len > HERO_PAGE)
 		return false;
 	dma = dma_map_single(device, data, len, DMA_TO_DEVICE);
 	if (dma_mapping_error(device, dma))
@@ -69,8 +70,8 @@ static void hero_tx_filled(struct hero *hero)
 	hero_tx_maybe_stop(hero);
 }
 
-/* Gives the card what waits, as far as it takes it; the rest goes with the next completions. Needs the queue's
- * lock.
+/* Gives the card what waits, as far as it takes it; the rest goes with the next completions. Needs
+ * the queue's lock.
  */
 void hero_tx_flush(struct hero *hero)
 {

@@ -21,8 +21,11 @@ static bool hero_xdp_send_back(struct hero *hero, struct xdp_buff *xdp)
 	return sent;
 }
 
-/* Runs the program. Returns whether the frame goes to the stack; if not, it is not the caller's any more. */
-bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp, unsigned int *flags)
+/* Runs the program. Returns whether the frame goes to the stack; if not, it is not the caller's any
+ * more.
+ */
+bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp,
+		  unsigned int *flags)
 {
 	struct hero *hero = rx->ring.hero;
 	u32 action = bpf_prog_run_xdp(prog, xdp);
@@ -106,6 +109,9 @@ static int hero_xdp_setup(struct hero *hero, struct bpf_prog *prog)
 	struct bpf_prog *old = rtnl_dereference(hero->xdp);
 
 	rcu_assign_pointer(hero->xdp, prog);
+	/* a program sees all packets */
+	hero_fib_card_down(hero);
+	hero_fib_look();
 	if (old)
 		bpf_prog_put(old);
 	return 0;
