@@ -199,7 +199,7 @@ impl Bus {
     fn register(&mut self, card: usize, offset: u64, octets: usize) -> Option<u8> {
         let one = &mut self.functions[card];
         let number = offset / 4;
-        if octets == 4 && offset % 4 == 0 && number < REGISTERS && one.config.answers() {
+        if octets == 4 && offset.is_multiple_of(4) && number < REGISTERS && one.config.answers() {
             return Some(number as u8);
         }
         one.odd_accesses += 1;

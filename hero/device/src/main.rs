@@ -1,7 +1,14 @@
 //! The four simulated HERO cards (hero/README.md) as PCIe devices of virtual machines, by the vfio-user protocol
 //! (QEMU's docs/interop/vfio-user.rst).
 #![forbid(unsafe_code)]
-#![warn(clippy::disallowed_methods)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::let_underscore_must_use,
+        clippy::map_err_ignore
+    )
+)]
 
 mod bus;
 mod config;
@@ -143,8 +150,10 @@ fn wait(bus: &mut Bus, bell: &Bell, is_limited: bool) {
     let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
     let wires = bus.wires().iter_mut().filter_map(Wire::wait);
     fds.extend(wires.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-    // a signal only wakes us early
-    let _ = poll(&mut fds, is_limited.then_some(&limit));
+    if let Err(error) = poll(&mut fds, is_limited.then_some(&limit)) {
+        // a signal only wakes us early
+        log::debug!("woken: {error}");
+    }
     let broken = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
     if fds[1..].iter().any(|fd| fd.revents().intersects(broken)) {
         // poll would return at once while an interface is gone
