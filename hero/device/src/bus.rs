@@ -20,7 +20,7 @@ const QUANTUM: u64 = 2_000;
 const TAIL: u64 = 100_000;
 const TAIL_FAST: u64 = 1_000_000;
 /// Reads of STATUS until a card's reset has failed; each takes some cycles, and a reset a hundred.
-const RESET_READS: usize = 10_000;
+const RESET_READS: usize = 1_000;
 /// A bus address where nothing answers: what a base that leads nowhere becomes.
 const NOWHERE: u32 = 0xC000_0000;
 /// Registers of a card; BAR 0 is empty above them.
