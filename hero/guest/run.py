@@ -7,7 +7,7 @@
 The script runs as root with the machine's file system, and gets two arguments: the folder that it shares with the host, and the file
 for its results, whose last line must be `done`. Wires: `echo`, the default, sends frames to each card and notes what comes back
 (shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of card N is the TAP interface `wire` in the
-namespace heroN, where --host COMMAND can use it; or the ends as hero-device's --wire has them, by commas.
+namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has them, by commas.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SECONDS = 600  # an idle machine needs a twentieth
 ECHO_SECONDS = 0.2
 SCRIPT = Path(__file__).with_name("cards_guest.py")
 MODEL = ROOT / "target/hero/libhero-xbar.so"
-PROGRAM = ROOT / "target/debug/hero-device"
+PROGRAM = ROOT / "target/release/hero-device"
 
 
 def broadcast(card):
@@ -92,6 +92,9 @@ def wired(program, model, shared, wires):
     with contextlib.ExitStack() as stack:
         ends = None if wires == "echo" else stack.enter_context(namespaces()) if wires == "namespaces" else wires.split(",")
         running = stack.enter_context(device.Device(program, model, shared / "device", ends))
+        if wires == "namespaces":
+            for card in range(device.CARDS):
+                subprocess.run(["ip", "-n", f"hero{card}", "link", "set", "wire", "up"], check=True)
         if wires == "echo":
             echo = Echo(running.cables, shared)
             echo.start()

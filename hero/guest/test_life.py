@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,6 @@ def test_a_machine_survives_a_killed_device(cards, tmp_path):
 
 
 def test_what_is_no_virtual_machine_is_sent_away(cards, tmp_path):
-    import socket
     for text in (b"GET / HTTP/1.0\r\n\r\n", bytes(64), b"\x01\x00\x01\x00" + b"\x20\0\0\0" + bytes(8) + b"\xff" * 16):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(cards.sockets()[2]))

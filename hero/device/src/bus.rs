@@ -20,7 +20,7 @@ const QUANTUM: u64 = 2_000;
 const TAIL: u64 = 100_000;
 const TAIL_FAST: u64 = 1_000_000;
 /// Reads of STATUS until a card's reset has failed; each takes some cycles, and a reset a hundred.
-const RESET_READS: usize = 10_000;
+const RESET_READS: usize = 1_000;
 /// A bus address where nothing answers: what a base that leads nowhere becomes.
 const NOWHERE: u32 = 0xC000_0000;
 /// Registers of a card; BAR 0 is empty above them.
@@ -199,7 +199,7 @@ impl Bus {
     fn register(&mut self, card: usize, offset: u64, octets: usize) -> Option<u8> {
         let one = &mut self.functions[card];
         let number = offset / 4;
-        if octets == 4 && offset % 4 == 0 && number < REGISTERS && one.config.answers() {
+        if octets == 4 && offset.is_multiple_of(4) && number < REGISTERS && one.config.answers() {
             return Some(number as u8);
         }
         one.odd_accesses += 1;

@@ -73,6 +73,11 @@ impl Refused {
     }
 }
 
+fn failed(error: io::Error) -> Refused {
+    log::debug!("the guest's memory: {error}");
+    Refused::File
+}
+
 /// The memory that one card's guest gives it.
 #[derive(Default)]
 pub(crate) struct Guest {
@@ -85,7 +90,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Adds a range of bus addresses.
+    /// Adds a range of bus addresses. Those from 2 GiB on are of no use to the cards, whose bus has its apertures there.
     ///
     /// # Errors
     /// The range is empty, wraps around, or overlaps another one.
@@ -144,8 +149,7 @@ impl Guest {
     fn read(&self, address: u64) -> Result<u64, Refused> {
         let (_, file, offset) = self.window(address)?;
         let mut word = [0; WORD as usize];
-        file.read_exact_at(&mut word, offset)
-            .map_err(|_| Refused::File)?;
+        file.read_exact_at(&mut word, offset).map_err(failed)?;
         Ok(u64::from_le_bytes(word))
     }
 
@@ -156,11 +160,10 @@ impl Guest {
         }
         let word = word.to_le_bytes();
         if strobes == 0xFF {
-            return file.write_all_at(&word, offset).map_err(|_| Refused::File);
+            return file.write_all_at(&word, offset).map_err(failed);
         }
         for (at, octet) in (0..).zip(word).filter(|(at, _)| strobes >> at & 1 == 1) {
-            file.write_all_at(&[octet], offset + at)
-                .map_err(|_| Refused::File)?;
+            file.write_all_at(&[octet], offset + at).map_err(failed)?;
         }
         Ok(())
     }

@@ -172,8 +172,8 @@ mod tests {
 
     fn count(file: &mut File) -> u64 {
         let mut count = [0; 8];
-        match file.read(&mut count) {
-            Ok(_) => u64::from_ne_bytes(count),
+        match file.read_exact(&mut count) {
+            Ok(()) => u64::from_ne_bytes(count),
             Err(_) => 0,
         }
     }

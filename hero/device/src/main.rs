@@ -1,7 +1,14 @@
 //! The four simulated HERO cards (hero/README.md) as PCIe devices of virtual machines, by the vfio-user protocol
 //! (QEMU's docs/interop/vfio-user.rst).
 #![forbid(unsafe_code)]
-#![warn(clippy::disallowed_methods)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::let_underscore_must_use,
+        clippy::map_err_ignore
+    )
+)]
 
 mod bus;
 mod config;
@@ -11,6 +18,7 @@ mod server;
 mod wires;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -44,7 +52,7 @@ struct Options {
     #[arg(long)]
     wire: Vec<WireOption>,
     /// Virtual time for each second of real time while nothing happens, in seconds.
-    #[arg(long, default_value = "0.0001", value_parser = ratio)]
+    #[arg(long, default_value = "0.00001", value_parser = ratio)]
     idle_ratio: f64,
 }
 
@@ -55,9 +63,19 @@ fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
-    let options = Options::parse();
+    match serve(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hero-device: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves virtual machines until the process is to end.
+fn serve(options: &Options) -> anyhow::Result<()> {
     let ends = wires::ends(&options.wire).map_err(anyhow::Error::msg)?;
     let model = Model::load(&options.model)?;
     let mut wires = [const { Wire::None }; CARDS];
@@ -140,11 +158,14 @@ fn wait(bus: &mut Bus, bell: &Bell, is_limited: bool) {
         tv_sec: 0,
         tv_nsec: IDLE,
     };
+    let is_limited = is_limited || !bus.wires().iter_mut().all(Wire::wakes);
     let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
     let wires = bus.wires().iter_mut().filter_map(Wire::wait);
     fds.extend(wires.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-    // a signal only wakes us early
-    let _ = poll(&mut fds, is_limited.then_some(&limit));
+    if let Err(error) = poll(&mut fds, is_limited.then_some(&limit)) {
+        // a signal only wakes us early
+        log::debug!("woken: {error}");
+    }
     let broken = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
     if fds[1..].iter().any(|fd| fd.revents().intersects(broken)) {
         // poll would return at once while an interface is gone

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,9 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 
 use crate::bus::{Bus, region_octets};
 use crate::config::VECTORS;
+
+/// Addresses that a card's registers can name, but where its bus has apertures and nothing else.
+const OUT_OF_REACH: Range<u64> = 1 << 31..1 << 32;
 
 /// What the thread with the bus is to do.
 pub(crate) type Task = Box<dyn FnOnce(&mut Bus) + Send>;
@@ -43,16 +47,18 @@ impl Desk {
         task: impl FnOnce(&mut Bus) -> T + Send + 'static,
     ) -> io::Result<T> {
         let (reply, answer) = sync_channel(1);
-        let ended = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        let ended = |error: &dyn std::error::Error| {
+            let text = format!("the cards are gone: {error}");
+            io::Error::new(io::ErrorKind::BrokenPipe, text)
+        };
         let task: Task = Box::new(move |bus| {
-            // the asking thread waits for it
-            let _ = reply.send(task(bus));
+            if let Err(error) = reply.send(task(bus)) {
+                log::debug!("a request whose thread is gone: {error}");
+            }
         });
-        self.tasks
-            .send(task)
-            .map_err(|_| io::ErrorKind::BrokenPipe)?;
+        self.tasks.send(task).map_err(|error| ended(&error))?;
         self.bell.ring();
-        answer.recv().map_err(ended)
+        answer.recv().map_err(|error| ended(&error))
     }
 }
 
@@ -90,6 +96,14 @@ impl ServerBackend for Backend {
         file: Option<File>,
     ) -> io::Result<()> {
         let (card, is_writable) = (self.card, flags.contains(DmaMapFlags::WRITE));
+        if file.is_some()
+            && address < OUT_OF_REACH.end
+            && OUT_OF_REACH.start < address.saturating_add(size)
+        {
+            log::warn!(
+                "card {card} does not reach memory from 2 to 4 GiB: give QEMU max-ram-below-4g=2G"
+            );
+        }
         log::debug!(
             "card {card}: memory {address:#x}, {size:#x} octets, shared: {}",
             file.is_some()
@@ -224,3 +238,6 @@ fn regions() -> Vec<ServerRegion> {
     };
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -159,7 +159,12 @@ impl Wire {
         }
     }
 
-    /// A descriptor that is readable when frames come; `None` if there is none, or frames cannot wake anyone.
+    /// Whether all frames for the card wake who polls [`Wire::wait`].
+    pub(crate) fn wakes(&mut self) -> bool {
+        !matches!(self, Self::Interface(_)) || self.wait().is_some()
+    }
+
+    /// A descriptor that is readable when frames come; `None` if there is none.
     pub(crate) fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Interface(wire) => wire.wait(),

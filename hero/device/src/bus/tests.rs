@@ -396,3 +396,44 @@ fn a_reset_function_is_as_after_power_on() {
     machine.receive(0, &broadcast());
     assert!(machine.until(|machine| machine.word(0, 0) >> 50 & 1 == 1));
 }
+
+#[test]
+fn random_accesses_do_no_harm() {
+    let Some(mut machine) = Machine::new() else {
+        return;
+    };
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..1_000 {
+        let card = random.usize(..CARDS);
+        let region = [
+            REGION_REGISTERS,
+            REGION_REGISTERS,
+            REGION_CONFIG,
+            random.u32(..),
+        ];
+        let region = region[random.usize(..4)];
+        let offset = match random.u8(..8) {
+            0 => random.u64(..),
+            1 => random.u64(..5000),
+            _ => random.u64(..64) * 4,
+        };
+        let mut data = vec![0; [4, 4, 4, 1, 2, 8, 0, 300][random.usize(..8)]];
+        random.fill(&mut data);
+        match random.u8(..8) {
+            0 => machine.receive(card, &broadcast()),
+            1 => machine.command(card, 6),
+            2 => machine.bus.read(card, region, offset, &mut data),
+            3 => _ = machine.bus.quantum(),
+            _ => machine.bus.write(card, region, offset, &data),
+        }
+    }
+    for card in 0..CARDS {
+        machine.bus.disconnect(card);
+        machine.connect(card);
+        machine.start(card, 2 | 4);
+        machine.bus.write(card, REGION_REGISTERS, 0, &[0; 4]);
+        assert_eq!(machine.get(card, ID), ID_VALUE);
+        machine.receive(card, &broadcast());
+        assert!(machine.until(|machine| machine.word(card, 0) >> 50 & 1 == 1));
+    }
+}
