@@ -181,25 +181,30 @@ def seen(shared, number, frame):
 
 
 def interrupts(cards, _shared):
-    """A message of vector 0, by a table entry written by hand: the kernel has no handler for it, and says so."""
+    """Messages of all vectors, by table entries written by hand: the kernel has no handlers for them, and says so."""
     card, log = cards[0], Log()
     table = ctypes_words(card.folder / "resource4", 4096)
     card.start(0, 2 | 4)
-    at = 0x50
-    card.set_config(at + 2, struct.pack("<H", 0x8000))
-    table[0], table[1], table[2], table[3] = MSI_ADDRESS, 0, MSI_VECTOR, 0
-    assert table[2] == MSI_VECTOR
-    told = log.told()
-    card.registers[reg.IRQ_MASK] = 1
-    until(lambda: log.told() > told, "the kernel hears of vector 0")
-    told = log.told()
+    control = 0x50 + 2
+    card.set_config(control, struct.pack("<H", 0x8000))
+    for vector in range(3):
+        table[4 * vector], table[4 * vector + 1], table[4 * vector + 2], table[4 * vector + 3] = MSI_ADDRESS, 0, MSI_VECTOR + vector, 0
+        assert table[4 * vector + 2] == MSI_VECTOR + vector
+    card.registers[reg.IRQ_MASK] = reg.IRQ_RXLO
+    log.until_told(0, 1)
     time.sleep(1)
-    assert log.told() == told, "no second message while the event is pending"
-    assert card.registers[reg.IRQ_MASKED] & 1
-    until(lambda: log.told() > told, "the next frame sends a message again")
+    log.until_told(0, 1)  # no second message while the event is pending
+    assert card.registers[reg.IRQ_MASKED] & reg.IRQ_RXLO
+    log.until_told(0, 2)  # the next frame sends a message again
+    card.registers[reg.IRQ_MASK] = reg.IRQ_TX
+    card.give(2, [(0x4000, 60)])
+    log.until_told(1, 1)
+    card.registers[reg.CMD] = 0  # the next frame is dropped
+    card.registers[reg.IRQ_MASK] = reg.IRQ_DROP
+    log.until_told(2, 1)
     card.registers[reg.IRQ_MASK] = 0
-    card.registers[reg.IRQ_MASKED]
-    card.set_config(at + 2, struct.pack("<H", 0))
+    assert not card.registers[reg.IRQ_MASKED]
+    card.set_config(control, struct.pack("<H", 0))
 
 
 class Log:
@@ -209,13 +214,19 @@ class Log:
         self.file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         self.text = ""
 
-    def told(self):
-        """How often an interrupt came that has no handler."""
+    def told(self, vector):
+        """How often a vector's interrupt came that has no handler."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 with contextlib.suppress(BrokenPipeError):  # lines were lost
                     self.text += os.read(self.file, 8192).decode(errors="replace")
-        return self.text.count("No irq handler")
+        name = f"0.{MSI_VECTOR + vector}"
+        return sum("No irq handler" in line and name in line for line in self.text.splitlines())
+
+    def until_told(self, vector, count):
+        """Waits for the message number `count` of a vector; there are no more."""
+        until(lambda: self.told(vector) >= count, f"the kernel hears of vector {vector}")
+        assert self.told(vector) == count, f"{self.told(vector)} messages of vector {vector}"
 
 
 def fast_path(cards, shared):
