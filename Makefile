@@ -275,6 +275,13 @@ hero-device: deps ## HERO: target/release/hero-device, the cards for virtual mac
 hero-guest: hero-model hero-device vm-deps ## HERO: a virtual machine with the cards; ARGS as for hero/guest/run.py
 	@scripts/as-root $(PYTHON) hero/guest/run.py $(ARGS)
 
+# One kernel: make hero-module ARGS=6.12
+hero-module: ## HERO: hero.ko, the driver for Linux, for three of Debian's kernels in target/hero/linux
+	@scripts/as-root $(PYTHON) tests/vm/headers.py hero/linux target/hero/linux $(ARGS)
+
+hero-dkms: ## HERO: the driver for Linux as a Debian package that builds it for each kernel, target/debian/hero-dkms_VERSION_all.deb
+	@scripts/deb-hero-dkms $(VERSION)
+
 hero-lint: hero-deps ## HERO: Verilator's lint of all modules; a check of all clock crossings
 	$(HERO) hero/lint.py
 	$(HERO) hero/crossings.py

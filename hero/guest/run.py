@@ -103,11 +103,18 @@ def wired(program, model, shared, wires):
         yield running
 
 
+@contextlib.contextmanager
 def host_command(command, shared):
-    """Starts what is to run beside the guest, if anything."""
+    """Runs what is to run beside the guest, if anything; it ends with the guest."""
     if not command:
-        return contextlib.nullcontext()
-    return subprocess.Popen(command, shell=True, env=os.environ | {"SHARED": str(shared)})
+        yield
+        return
+    beside = subprocess.Popen(command, shell=True, env=os.environ | {"SHARED": str(shared)})
+    try:
+        yield
+    finally:
+        beside.terminate()
+        beside.wait()
 
 
 def main():

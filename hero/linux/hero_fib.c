@@ -256,9 +256,13 @@ static int hero_netdev_event(struct notifier_block *block, unsigned long event, 
 
 	if (!hero_is_hero(dev))
 		return NOTIFY_DONE;
-	if (event == NETDEV_CHANGEMTU || event == NETDEV_CHANGEUPPER ||
-	    event == NETDEV_UNREGISTER || event == NETDEV_DOWN)
+	switch (event) {
+	case NETDEV_PRECHANGEMTU:
+	case NETDEV_CHANGEUPPER:
+	case NETDEV_DOWN:
+	case NETDEV_UNREGISTER:
 		hero_fib_card_down(netdev_priv(dev));
+	}
 	hero_fib_look();
 	return NOTIFY_DONE;
 }

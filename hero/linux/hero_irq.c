@@ -43,16 +43,10 @@ static irqreturn_t hero_irq_tx(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-/* These stay masked until the watch has read the counters, so a flood of drops is no flood of
- * interrupts.
- */
+/* These stay masked until the watch has looked, so a flood of drops is no flood of interrupts. */
 static irqreturn_t hero_irq_other(int irq, void *data)
 {
-	struct hero *hero = data;
-
-	hero_irq_take(hero, HERO_EVENTS_OTHER);
-	if (test_bit(HERO_UP, &hero->flags))
-		mod_delayed_work(system_wq, &hero->watch, 0);
+	hero_irq_take(data, HERO_EVENTS_OTHER);
 	return IRQ_HANDLED;
 }
 

@@ -363,6 +363,7 @@ static int hero_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		   FIELD_GET(HERO_STATUS_ROUTES, (unsigned long)hero_read(hero, HERO_STATUS)),
 		   hero->fast_path ? "fast path" : "no fast path");
 	hero_join(hero);
+	pci_save_state(pdev);
 	return 0;
 
 rings:
