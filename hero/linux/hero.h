@@ -186,6 +186,7 @@ struct hero {
 
 extern struct list_head hero_cards;
 extern struct mutex hero_cards_lock;
+extern struct workqueue_struct *hero_queue;
 extern const struct net_device_ops hero_netdev_ops;
 extern const struct ethtool_ops hero_ethtool_ops;
 

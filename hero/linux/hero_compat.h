@@ -13,8 +13,6 @@
 #include <net/page_pool.h>
 #endif
 
-struct page_pool_params;
-
 /* Pages go straight back to a pool from its own NAPI since 6.3. */
 static inline void hero_pool_napi(struct page_pool_params *params,
 				  struct napi_struct *napi)

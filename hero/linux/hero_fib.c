@@ -34,14 +34,14 @@ static DECLARE_DELAYED_WORK(hero_fib_tick, hero_fib_tick_work);
 
 void hero_fib_look(void)
 {
-	queue_delayed_work(system_wq, &hero_fib_soon, HERO_FIB_SOON);
+	queue_delayed_work(hero_queue, &hero_fib_soon, HERO_FIB_SOON);
 }
 
 static void hero_fib_tick_work(struct work_struct *work)
 {
 	if (!list_empty(&hero_cards))
 		hero_fib_look();
-	queue_delayed_work(system_wq, &hero_fib_tick, HERO_FIB_TICK);
+	queue_delayed_work(hero_queue, &hero_fib_tick, HERO_FIB_TICK);
 }
 
 void hero_fib_card_down(struct hero *hero)
@@ -301,7 +301,7 @@ int hero_fib_init(void)
 	err = register_fib_notifier(&init_net, &hero_fib_block, hero_fib_flush, NULL);
 	if (err)
 		goto netdev;
-	queue_delayed_work(system_wq, &hero_fib_tick, HERO_FIB_TICK);
+	queue_delayed_work(hero_queue, &hero_fib_tick, HERO_FIB_TICK);
 	return 0;
 
 netdev:

@@ -20,13 +20,15 @@ MODULE_PARM_DESC(debug, "Messages, as bits or -1 for the default");
 LIST_HEAD(hero_cards);
 /* The list, and its cards' numbers. */
 DEFINE_MUTEX(hero_cards_lock);
+/* Resets, watches, and the choice of routes. */
+struct workqueue_struct *hero_queue;
 
 /* Asks for a reset of the card, from any context. */
 void hero_reset_later(struct hero *hero, const char *why)
 {
 	if (!test_bit(HERO_UP, &hero->flags))
 		return;
-	if (schedule_work(&hero->reset))
+	if (queue_work(hero_queue, &hero->reset))
 		netdev_err(hero->dev, "%s; it is reset\n", why);
 }
 
@@ -61,7 +63,7 @@ static void hero_watch(struct work_struct *work)
 		hero->stale = get_jiffies_64() + HERO_COUNTERS_AGE;
 	}
 	hero_irq_unmask(hero, HERO_EVENTS_OTHER);
-	queue_delayed_work(system_wq, &hero->watch, HERO_WATCH);
+	queue_delayed_work(hero_queue, &hero->watch, HERO_WATCH);
 }
 
 /* Starts the card, whose memory and interrupts are there. Needs the RTNL. */
@@ -84,7 +86,7 @@ int hero_up(struct hero *hero)
 	set_bit(HERO_UP, &hero->flags);
 	hero_irq_unmask(hero, HERO_EVENTS_RX | HERO_EVENTS_TX | HERO_EVENTS_OTHER);
 	netif_tx_wake_all_queues(hero->dev);
-	queue_delayed_work(system_wq, &hero->watch, 0);
+	queue_delayed_work(hero_queue, &hero->watch, 0);
 	return 0;
 }
 
@@ -493,6 +495,35 @@ static struct pci_driver hero_driver = {
 };
 
 static int __init hero_module_init(void)
+{
+	int err;
+
+	hero_queue = alloc_workqueue("hero", WQ_UNBOUND, 0);
+	if (!hero_queue)
+		return -ENOMEM;
+	err = hero_fib_init();
+	if (err)
+		goto queue;
+	err = pci_register_driver(&hero_driver);
+	if (err)
+		goto fib;
+	return 0;
+
+fib:
+	hero_fib_exit();
+queue:
+	destroy_workqueue(hero_queue);
+	return err;
+}
+
+static void __exit hero_module_exit(void)
+{
+	pci_unregister_driver(&hero_driver);
+	hero_fib_exit();
+	destroy_workqueue(hero_queue);
+}
+
+module_init(void)
 {
 	int err = hero_fib_init();
 

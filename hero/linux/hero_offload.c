@@ -5,7 +5,7 @@
  */
 
 #include <linux/inetdevice.h>
-#include <linux/netfilter.h>
+#include <linux/netfilter_ipv4.h>
 #include <linux/rtnetlink.h>
 #include <net/arp.h>
 #include <net/sch_generic.h>
@@ -97,24 +97,49 @@ void hero_offload_clear_all(void)
 		hero_offload_clear(offload);
 }
 
+#ifdef CONFIG_NETFILTER
+/* AppArmor, which looks at packets of this machine's programs alone, has a hook on all of Debian's
+ * kernels. Nothing else of the kernel has one with its priority there.
+ */
+static bool hero_hook_is_apparmor(const struct nf_hook_ops *ops)
+{
+	return ops->hooknum == NF_INET_POST_ROUTING && ops->priority == NF_IP_PRI_SELINUX_FIRST &&
+	       ops->hook_ops_type == NF_HOOK_OP_UNDEFINED;
+}
+
+/* Whether netfilter sees packets in transit. */
+static bool hero_has_hooks(struct net *net)
+{
+	static const u8 hooks[] = { NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING };
+	const struct nf_hook_entries *entries;
+	bool found = false;
+	unsigned int k, n;
+
+	rcu_read_lock();
+	for (k = 0; k < ARRAY_SIZE(hooks); k++) {
+		entries = rcu_dereference(net->nf.hooks_ipv4[hooks[k]]);
+		for (n = 0; entries && n < entries->num_hook_entries; n++)
+			found |= !hero_hook_is_apparmor(nf_hook_entries_get_hook_ops(entries)[n]);
+	}
+	rcu_read_unlock();
+	return found;
+}
+#else
+static bool hero_has_hooks(struct net *net)
+{
+	return false;
+}
+#endif
+
 /* Whether Linux does nothing with packets in transit but forward them. */
 static bool hero_linux_is_plain(struct net *net)
 {
-#ifdef CONFIG_NETFILTER
-	static const u8 hooks[] = { NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING };
-	unsigned int k;
-
-	for (k = 0; k < ARRAY_SIZE(hooks); k++) {
-		if (rcu_access_pointer(net->nf.hooks_ipv4[hooks[k]]))
-			return false;
-	}
-#endif
 #ifdef CONFIG_XFRM
 	if (READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_FWD]) ||
 	    READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_OUT]))
 		return false;
 #endif
-	return true;
+	return !hero_has_hooks(net);
 }
 
 /* Whether nothing but routing happens at a card's device. */
