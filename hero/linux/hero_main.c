@@ -523,24 +523,6 @@ static void __exit hero_module_exit(void)
 	destroy_workqueue(hero_queue);
 }
 
-module_init(void)
-{
-	int err = hero_fib_init();
-
-	if (err)
-		return err;
-	err = pci_register_driver(&hero_driver);
-	if (err)
-		hero_fib_exit();
-	return err;
-}
-
-static void __exit hero_module_exit(void)
-{
-	pci_unregister_driver(&hero_driver);
-	hero_fib_exit();
-}
-
 module_init(hero_module_init);
 module_exit(hero_module_exit);
 
