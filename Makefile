@@ -9,7 +9,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
 	test-vm-package coverage vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -268,6 +268,19 @@ hero-deps:
 
 hero-model: hero-deps ## HERO: the library with four simulated cards, for `bora run`
 	$(HERO) hero/model/build.py xbar
+
+hero-device: deps ## HERO: target/release/hero-device, the cards for virtual machines
+	$(CARGO) build --release -p hero-device
+
+hero-guest: hero-model hero-device vm-deps ## HERO: a virtual machine with the cards; ARGS as for hero/guest/run.py
+	@scripts/as-root $(PYTHON) hero/guest/run.py $(ARGS)
+
+# One kernel: make hero-module ARGS=6.12
+hero-module: ## HERO: hero.ko, the driver for Linux, for three of Debian's kernels in target/hero/linux
+	@scripts/as-root $(PYTHON) tests/vm/headers.py hero/linux target/hero/linux $(ARGS)
+
+hero-dkms: ## HERO: the driver for Linux as a Debian package that builds it for each kernel, target/debian/hero-dkms_VERSION_all.deb
+	@scripts/deb-hero-dkms $(VERSION)
 
 hero-lint: hero-deps ## HERO: Verilator's lint of all modules; a check of all clock crossings
 	$(HERO) hero/lint.py

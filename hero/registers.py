@@ -90,6 +90,50 @@ def c():
     )
 
 
+def linux():
+    """As C, in the style of Linux."""
+    def define(name, value):
+        tabs = "\t" * max(1, (40 - len(f"#define HERO_{name}") + 7) // 8)
+        return f"#define HERO_{name}{tabs}{value}"
+
+    def bits(low, width):
+        return f"BIT({low})" if width == 1 else f"GENMASK({low + width - 1}, {low})"
+
+    return lines(
+        "/* SPDX-License-Identifier: GPL-2.0 */",
+        f"/* {NOTE} */",
+        "#ifndef HERO_MAP_H",
+        "#define HERO_MAP_H",
+        "",
+        "#include <linux/bits.h>",
+        "",
+        "/* Registers by number */",
+        *(define(entry["name"], entry["number"]) for entry in REGISTERS),
+        define("REGISTERS", sum(entry.get("words", 1) for entry in REGISTERS)),
+        "",
+        "/* Their fields */",
+        *(define(name, bits(low, width)) for name, low, width in fields()),
+        define("ID_VALUE", f"{MAP['id']:#x}"),
+        define("VERSION", MAP["version"]),
+        "",
+        "/* Events, in IRQ_UNMASKED, IRQ_MASK and IRQ_MASKED */",
+        *(define(f"IRQ_{event['name']}", bits(bit, 1)) for bit, event in enumerate(EVENTS)),
+        "",
+        "/* Counters of DROP_CNT, by number */",
+        "enum hero_counter {",
+        *(f"\tHERO_COUNT_{counter['name'].upper()}," for counter in COUNTERS),
+        "\tHERO_COUNTERS",
+        "};",
+        "",
+        "/* Their names, in the same order */",
+        "#define HERO_COUNTER_NAMES { \\",
+        *(f"\t\"{counter['driver']}\", \\" for counter in COUNTERS),
+        "}",
+        "",
+        "#endif /* HERO_MAP_H */",
+    )
+
+
 def camel(name):
     return "".join(part.capitalize() for part in name.split("_"))
 
@@ -97,13 +141,13 @@ def camel(name):
 def rust():
     def constant(name, value, kind):
         number = f"0x{value >> 16:04X}_{value & 0xFFFF:04X}" if value > 255 else str(value)
-        return f"pub(crate) const {name}: {'u8' if kind == 'register' else 'u32'} = {number};"
+        return f"pub const {name}: {'u8' if kind == 'register' else 'u32'} = {number};"
 
     drops = [counter for counter in COUNTERS if counter["kind"] == "verdict"]
     return lines(
         f"//! The register map of a card. {NOTE}",
         "",
-        "#![allow(dead_code)] // it is whole; the driver needs a part of it",
+        "#![allow(missing_docs)] // the constants have the names of the map",
         "",
         *(constant(*each) for each in constants()),
         "",
@@ -205,6 +249,7 @@ def files():
     return {
         package: between(package, package.read_text(), "registers", systemverilog()),
         HERO / "model" / "map.h": c(),
+        HERO / "linux" / "hero_map.h": linux(),
         HERO / "driver/src/map.rs": rust(),
         HERO / "tb" / "golden" / "map.py": python(),
         readme: between(readme, text, "events", lists()),

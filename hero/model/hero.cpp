@@ -149,6 +149,8 @@ uint8_t *hero_memory(hero *h, size_t *octets) {
     return h->memory.octets();
 }
 
+void hero_set_host(hero *h, const hero_host *host) { h->memory.set_host(host ? *host : hero_host{}); }
+
 uint64_t hero_now(const hero *h) { return h->now_ps / 1000; }
 
 void hero_run(hero *h, uint64_t ns) { h->run(std::min(ns, MAX_RUN_NS) * 1000); }

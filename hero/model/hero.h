@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define HERO_ABI 1 /* what hero_abi() returns; changes with this file */
+#define HERO_ABI 2 /* what hero_abi() returns; changes with this file */
 #define HERO_CARDS 4
 
 typedef struct hero hero;
@@ -27,6 +27,18 @@ int64_t hero_parameter(const hero *h, const char *name);
 /* Host memory, 64 MiB: bus address 0 is its first octet. Valid until hero_free. A read takes 8 cycles to its
  * first word, as DRAM does; bus addresses above it answer DECERR. */
 uint8_t *hero_memory(hero *h, size_t *octets);
+
+/* A host whose memory is elsewhere. `read` and `write` are called for each word of a card's transaction, in order, within
+ * the calls that let time pass, with the number of the card and a bus address below 0x8000_0000 and divisible by 8; bit n
+ * of `strobes` is octet n of the word, which is little endian. They return 0, or something else: DECERR. They must not call
+ * functions of this file. */
+typedef struct {
+    void *context;
+    int (*read)(void *context, unsigned card, uint32_t address, uint64_t *word);
+    int (*write)(void *context, unsigned card, uint32_t address, uint64_t word, uint8_t strobes);
+} hero_host;
+/* Takes the place of the memory of hero_memory from now on; NULL: that memory again. `host` is copied. */
+void hero_set_host(hero *h, const hero_host *host);
 
 /* Virtual time since the start, ns. */
 uint64_t hero_now(const hero *h);

@@ -4,7 +4,7 @@ import ctypes
 
 from . import build
 
-ABI = 1
+ABI = 2
 CARDS = 4
 BAD_FCS, RX_ER, NO_PAD = 1, 2, 4
 MAX_FRAME = 9216

@@ -1,4 +1,4 @@
-// Host memory behind an AXI4 slave: 64-bit INCR bursts, each direction answered in order.
+// Host memory behind an AXI4 slave: 64-bit INCR bursts, each direction answered in order. It is here, or a `hero_host`.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "Vhero_system.h"
+#include "hero.h"
 
 namespace hero_model {
 
@@ -22,6 +23,7 @@ public:
     Memory &operator=(const Memory &) = delete;
 
     uint8_t *octets() const { return octets_; }
+    void set_host(const hero_host &host) { host_ = host; }
 
     // Samples the inputs at the rising edge of sys_clk; call it before the model is evaluated.
     void sample(const Vhero_system &top) {
@@ -34,6 +36,7 @@ public:
         }
         if (top.m_axi_rvalid && top.m_axi_rready) {
             reads_.front().address += 8;
+            reads_.front().fetched = false;
             if (--reads_.front().beats == 0) reads_.pop_front();
         }
         if (top.m_axi_arvalid && top.m_axi_arready) {
@@ -43,7 +46,7 @@ public:
     }
 
     // Drives the outputs; call it after the model was evaluated.
-    void drive(Vhero_system &top) const {
+    void drive(Vhero_system &top) {
         top.m_axi_awready = writes_.size() < QUEUE;
         top.m_axi_wready = !writes_.empty();
         top.m_axi_bvalid = !answers_.empty();
@@ -54,15 +57,12 @@ public:
         top.m_axi_arready = reads_.size() < QUEUE;
         top.m_axi_rvalid = !reads_.empty() && reads_.front().due <= cycle_;
         if (top.m_axi_rvalid) {
-            const Burst &burst = reads_.front();
+            Burst &burst = reads_.front();
+            if (!burst.fetched) fetch(burst);
             top.m_axi_rid = burst.id;
-            top.m_axi_rresp = response(burst);
+            top.m_axi_rresp = burst.worst;
             top.m_axi_rlast = burst.beats == 1;
-            top.m_axi_rdata = 0;
-            if (top.m_axi_rresp == OKAY) {
-                for (unsigned i = 0; i < 8; i++)
-                    top.m_axi_rdata |= uint64_t{octets_[burst.address + i]} << (8 * i);
-            }
+            top.m_axi_rdata = burst.word;
         }
     }
 
@@ -73,30 +73,46 @@ private:
         uint32_t address, beats, id;
         uint64_t due;
         bool valid;
-        uint8_t worst = OKAY;
+        uint8_t worst = OKAY;  // of a read: of this beat
+        bool fetched = false;  // a read's beat is in `word`, which stays until it is taken
+        uint64_t word = 0;
     };
     struct Answer {
         uint32_t id;
         uint8_t response;
     };
 
-    static uint8_t response(const Burst &burst) {
+    uint8_t response(const Burst &burst) const {
         if (!burst.valid) return SLVERR;
-        return burst.address >= OCTETS ? DECERR : OKAY;
+        return !host_.read && burst.address >= OCTETS ? DECERR : OKAY;
+    }
+
+    void fetch(Burst &burst) {
+        burst.fetched = true;
+        burst.word = 0;
+        burst.worst = response(burst);
+        if (burst.worst != OKAY) return;
+        if (host_.read) {
+            if (host_.read(host_.context, burst.id, burst.address, &burst.word)) burst.worst = DECERR;
+            return;
+        }
+        for (unsigned i = 0; i < 8; i++) burst.word |= uint64_t{octets_[burst.address + i]} << (8 * i);
+    }
+
+    uint8_t store(const Burst &burst, uint64_t word, uint8_t strobes) {
+        if (host_.write) return host_.write(host_.context, burst.id, burst.address, word, strobes) ? DECERR : OKAY;
+        for (unsigned i = 0; i < 8; i++) {
+            if (strobes >> i & 1) octets_[burst.address + i] = static_cast<uint8_t>(word >> (8 * i));
+        }
+        return OKAY;
     }
 
     void write(const Vhero_system &top) {
         Burst &burst = writes_.front();
         uint8_t response = this->response(burst);
         if (top.m_axi_wlast != (burst.beats == 1)) response = SLVERR;
-        if (response == OKAY) {
-            for (unsigned i = 0; i < 8; i++) {
-                if (top.m_axi_wstrb >> i & 1)
-                    octets_[burst.address + i] = static_cast<uint8_t>(top.m_axi_wdata >> (8 * i));
-            }
-        } else {
-            burst.worst = response;
-        }
+        if (response == OKAY) response = store(burst, top.m_axi_wdata, top.m_axi_wstrb);
+        if (response != OKAY) burst.worst = response;
         burst.address += 8;
         if (--burst.beats == 0) {
             answers_.push_back({burst.id, burst.worst});
@@ -105,6 +121,7 @@ private:
     }
 
     uint8_t *octets_;
+    hero_host host_{};
     uint64_t cycle_ = 0;
     std::deque<Burst> writes_, reads_;
     std::deque<Answer> answers_;

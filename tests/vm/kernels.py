@@ -103,7 +103,7 @@ def _newest(series):
     found = []
     for suite in SERIES[series]:
         apt(suite, "apt-get", "update", "--error-on=any")
-        found.append((_fields(suite, META)["Version"], suite))
+        found.append((fields(suite, META)["Version"], suite))
     version, suite = max(found, key=functools.cmp_to_key(lambda a, b: _compare(a[0], b[0])))
     return suite, version
 
@@ -114,14 +114,14 @@ def _compare(left, right):
 
 
 def apt(suite, program, *arguments, cwd=None):
-    """Runs an apt program on one suite of the archive and returns what it printed."""
+    """Runs an apt program on one suite of the archive, or several ("trixie+trixie-security"), and returns what it printed."""
     if not Path(KEYRING).exists():
         raise ArchiveError(f"{KEYRING} is missing: install debian-archive-keyring")
     home = CACHE / "apt" / suite
-    mirror = SECURITY_MIRROR if suite.endswith("-security") else MIRROR
+    sources = [(SECURITY_MIRROR if one.endswith("-security") else MIRROR, one) for one in suite.split("+")]
     for folder in ("lists/partial", "cache/archives/partial"):
         (home / folder).mkdir(parents=True, exist_ok=True)
-    (home / "sources").write_text(f"deb [arch=amd64 signed-by={KEYRING}] {mirror} {suite} main\n")
+    (home / "sources").write_text("".join(f"deb [arch=amd64 signed-by={KEYRING}] {mirror} {one} main\n" for mirror, one in sources))
     (home / "status").touch()
     options = {
         "APT::Architecture": "amd64", "APT::Sandbox::User": "root", "APT::Default-Release": "",
@@ -133,12 +133,13 @@ def apt(suite, program, *arguments, cwd=None):
     command = [program, *(f"-o{key}={value}" for key, value in options.items()), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=APT_SECONDS, cwd=cwd, check=False)
     if done.returncode != 0:
-        raise ArchiveError(f"{mirror} {suite}: {program} {' '.join(arguments)} failed, is the archive reachable? "
+        raise ArchiveError(f"{sources[0][0]} {suite}: {program} {' '.join(arguments)} failed, is the archive reachable? "
                            f"(DEBIAN_MIRROR and DEBIAN_SECURITY_MIRROR name others)\n{done.stderr.strip()}")
     return done.stdout
 
 
-def _fields(suite, package):
+def fields(suite, package):
+    """What the archive says about a package, by the names of the fields."""
     text = apt(suite, "apt-cache", "show", "--no-all-versions", package)
     return dict(line.split(": ", 1) for line in text.split("\n\n")[0].splitlines() if re.match(r"[\w-]+: ", line))
 
@@ -147,7 +148,7 @@ def _packages(suite):
     """The packages that make up the suite's kernel, and its version as `uname -r` prints it."""
     todo, packages = [META], []
     while todo:
-        depends = _fields(suite, todo.pop()).get("Depends", "")
+        depends = fields(suite, todo.pop()).get("Depends", "")
         names = [item.split()[0] for item in depends.split(", ") if PARTS.match(item)]
         todo += [name for name in names if name not in packages]
         packages += [name for name in names if name not in packages]

@@ -56,15 +56,15 @@ def mac(kind, number):
     return f"52:54:00:bc:{list(CARDS).index(kind):02x}:{number:02x}"
 
 
-def run(kernel, kinds, command, shared, seconds, append="", devices=(), cpus=CPUS):
+def run(kernel, kinds, command, shared, seconds, append="", devices=(), cpus=CPUS, qemu=None, memory=MEMORY):
     """Boots `kernel` with four cards of each kind, runs `command` (a list) in it, and waits for its end.
 
     `shared` is a folder that both sides can write. The guest's console goes to shared/console.txt. `seconds` is what the command may
     take. A guest that does not boot is booted again, because emulated CPUs hang in it now and then. Returns whether the command ended,
-    and if not, why. `devices` are options of QEMU that come before the cards."""
+    and if not, why. `devices` are options of QEMU that come before the cards; `qemu` is a program other than the machine's."""
     booted = shared / "booted"
     command = ["sh", "-c", f"touch {shlex.quote(str(booted))}; exec {shlex.join(command)}"]
-    vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices, cpus))
+    vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices, cpus, qemu, memory))
     # vng finds its helper programs by PATH
     script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", *_network(kinds), f"exec {vng}"])
     for attempt in range(1, BOOTS + 1):
@@ -110,15 +110,15 @@ def run_script(kernel, script, argument, binary, name, seconds, kinds=(), append
     return f"{text}{why or 'the guest ended early'}; its console: {(shared / 'console.txt').read_text(errors='replace')[-3000:]}", False
 
 
-def _vng(kernel, kinds, command, shared, append, devices, cpus):
+def _vng(kernel, kinds, command, shared, append, devices, cpus, qemu, memory):
     program = VENV / "bin/vng"
     if not program.exists():
         raise GuestError(f"{program} is missing: run scripts/deps-vm")
-    if not shutil.which("qemu-system-x86_64"):
+    if not qemu and not shutil.which("qemu-system-x86_64"):
         raise GuestError("qemu-system-x86_64 is missing: run scripts/deps-vm")
     return [
         str(program), "--disable-kvm", "--disable-microvm", "--force-9p", "--run", str(kernel.image),
-        "--cpus", str(cpus), "--memory", MEMORY, "--verbose", "--rwdir", str(shared),
+        *(["--qemu", str(qemu)] if qemu else []), "--cpus", str(cpus), "--memory", memory, "--verbose", "--rwdir", str(shared),
         "--append", f"quiet loglevel=3 net.ifnames=0 {append}".strip(),
         "--exec", shlex.join(command),
         "--qemu-opts=" + " ".join(["-machine q35", *devices, *_devices(kinds)]),

@@ -10,12 +10,12 @@ use crate::device::Device;
 use crate::registers::CARDS;
 
 /// HERO_ABI of the header that this file was written for.
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 /// Longest frame hero_receive takes, octets.
 const LONGEST: usize = 9216;
 
 /// A frame's preamble and FCS are right.
-pub(crate) const FAULTLESS: u32 = 0;
+pub const FAULTLESS: u32 = 0;
 /// HERO_BAD_FCS: its FCS is wrong.
 pub const BAD_FCS: u32 = 1;
 /// HERO_NO_PAD: it is not padded to 60 octets.
@@ -51,6 +51,8 @@ type Handle = *mut c_void;
 #[derive(Debug)]
 struct Api {
     free: unsafe extern "C" fn(Handle),
+    set_host: unsafe extern "C" fn(Handle, *const HostCalls),
+    irq: unsafe extern "C" fn(Handle) -> u32,
     parameter: unsafe extern "C" fn(Handle, *const std::ffi::c_char) -> i64,
     now: unsafe extern "C" fn(Handle) -> u64,
     run_until_irq: unsafe extern "C" fn(Handle, u64, u32) -> u32,
@@ -61,18 +63,69 @@ struct Api {
     transmitted: unsafe extern "C" fn(Handle, c_uint, *mut u8, usize, *mut u64, *mut u64) -> c_long,
 }
 
+/// A host's memory that is not in the model. All addresses are those of the bus, below 2 GiB and divisible by 8.
+pub trait Host: Send {
+    /// The little-endian word at an address for a card; `None`: nothing answers there.
+    fn read(&mut self, card: usize, address: u32) -> Option<u64>;
+    /// Writes those octets of a word whose bit is set in `strobes`; false: nothing answers there.
+    fn write(&mut self, card: usize, address: u32, word: u64, strobes: u8) -> bool;
+}
+
+/// The structure hero_host of the header.
+#[repr(C)]
+struct HostCalls {
+    context: *mut c_void,
+    read: unsafe extern "C" fn(*mut c_void, c_uint, u32, *mut u64) -> c_int,
+    write: unsafe extern "C" fn(*mut c_void, c_uint, u32, u64, u8) -> c_int,
+}
+
+/// Answers hero_host's read.
+unsafe extern "C" fn host_read(host: *mut c_void, card: c_uint, at: u32, word: *mut u64) -> c_int {
+    // SAFETY: the context is that of `Model::set_host`; the model calls back only in calls that have the
+    // `Model` exclusively, one at a time, so nothing else refers to the host. `word` is valid for a write.
+    let found = unsafe { (*host.cast::<Box<dyn Host>>()).read(card as usize, at) };
+    let Some(found) = found else { return -1 };
+    // SAFETY: hero.h gives room for a word.
+    unsafe { word.write(found) };
+    0
+}
+
+/// Answers hero_host's write.
+unsafe extern "C" fn host_write(
+    host: *mut c_void,
+    card: c_uint,
+    at: u32,
+    word: u64,
+    strobes: u8,
+) -> c_int {
+    // SAFETY: as in `host_read`.
+    let host = unsafe { &mut *host.cast::<Box<dyn Host>>() };
+    if host.write(card as usize, at, word, strobes) {
+        0
+    } else {
+        -1
+    }
+}
+
 /// Four cards on one bus, in virtual time.
-#[derive(Debug)]
 pub struct Model {
     handle: NonNull<c_void>,
     memory: NonNull<u8>,
     octets: usize,
+    /// Made by `Box::into_raw`, and known to the library.
+    host: Option<NonNull<Box<dyn Host>>>,
     api: Api,
     /// Last, because the functions live in it.
     _library: Library,
 }
 
-// SAFETY: hero.h allows any thread, but only one at a time; `&mut self` ensures that.
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").finish_non_exhaustive()
+    }
+}
+
+// SAFETY: hero.h allows any thread, but only one at a time; `&mut self` ensures that. A `Host` is `Send`.
 unsafe impl Send for Model {}
 
 /// What a card sent.
@@ -119,6 +172,8 @@ impl Model {
         let memory: unsafe extern "C" fn(Handle, *mut usize) -> *mut u8 = function!("hero_memory");
         let api = Api {
             free: function!("hero_free"),
+            set_host: function!("hero_set_host"),
+            irq: function!("hero_irq"),
             parameter: function!("hero_parameter"),
             now: function!("hero_now"),
             run_until_irq: function!("hero_run_until_irq"),
@@ -137,9 +192,26 @@ impl Model {
             memory: NonNull::new(memory).ok_or(ModelError::Memory)?,
             handle,
             octets,
+            host: None,
             api,
             _library: library,
         })
+    }
+
+    /// From now on, what the cards read and write in the host's memory goes to `host`.
+    pub fn set_host(&mut self, host: Box<dyn Host>) {
+        let host = NonNull::from(Box::leak(Box::new(host)));
+        let calls = HostCalls {
+            context: host.as_ptr().cast(),
+            read: host_read,
+            write: host_write,
+        };
+        // SAFETY: a live model; the calls are copied, and their context lives until the model no longer uses it.
+        unsafe { (self.api.set_host)(self.handle.as_ptr(), &raw const calls) };
+        if let Some(old) = self.host.replace(host) {
+            // SAFETY: it came from a box, and the library does not know it any more.
+            drop(unsafe { Box::from_raw(old.as_ptr()) });
+        }
     }
 
     /// A parameter of the build, such as `routes` or `sys_mhz`; `None` if there is none of this
@@ -161,6 +233,25 @@ impl Model {
     pub fn run_until_irq(&mut self, ns: u64, cards: u32) -> u32 {
         // SAFETY: a live model; no reference into its memory lives across the call.
         unsafe { (self.api.run_until_irq)(self.handle.as_ptr(), ns, cards) }
+    }
+
+    /// The interrupts that cards raise now, one bit each.
+    pub fn interrupts(&self) -> u32 {
+        // SAFETY: a live model.
+        unsafe { (self.api.irq)(self.handle.as_ptr()) }
+    }
+
+    /// Reads a register (0 to 63) of a card (0 to 3); all ones if there is none, or the card does not answer.
+    /// Some cycles of virtual time pass.
+    pub fn read_register(&mut self, card: usize, register: u8) -> u32 {
+        // SAFETY: a live model.
+        unsafe { (self.api.read)(self.handle.as_ptr(), card as c_uint, register.into()) }
+    }
+
+    /// Writes a register; see [`Model::read_register`].
+    pub fn write_register(&mut self, card: usize, register: u8, value: u32) {
+        // SAFETY: a live model.
+        unsafe { (self.api.write)(self.handle.as_ptr(), card as c_uint, register.into(), value) }
     }
 
     /// Puts a frame (without FCS) on the line to a card; false if it is empty, too long, or too many
@@ -223,6 +314,10 @@ impl Drop for Model {
     fn drop(&mut self) {
         // SAFETY: made by hero_new, and not used afterwards.
         unsafe { (self.api.free)(self.handle.as_ptr()) }
+        if let Some(host) = self.host {
+            // SAFETY: it came from a box, and the model that used it is gone.
+            drop(unsafe { Box::from_raw(host.as_ptr()) });
+        }
     }
 }
 
@@ -234,15 +329,11 @@ pub(crate) struct Card<'a> {
 
 impl Device for Card<'_> {
     fn read(&mut self, register: u8) -> u32 {
-        let (card, register) = (self.card as c_uint, register.into());
-        // SAFETY: a live model.
-        unsafe { (self.model.api.read)(self.model.handle.as_ptr(), card, register) }
+        self.model.read_register(self.card, register)
     }
 
     fn write(&mut self, register: u8, value: u32) {
-        let (card, register) = (self.card as c_uint, register.into());
-        // SAFETY: a live model.
-        unsafe { (self.model.api.write)(self.model.handle.as_ptr(), card, register, value) }
+        self.model.write_register(self.card, register, value);
     }
 
     fn memory(&self) -> &[u8] {

@@ -10,7 +10,7 @@ pub(crate) use crate::map::*;
 /// Cards on one bus.
 pub const CARDS: usize = 4;
 /// The other cards, which a card can send to.
-pub(crate) const PEERS: usize = CARDS - 1;
+pub const PEERS: usize = CARDS - 1;
 
 /// The bits of CMD that select the bank of route registers and their counters.
 pub(crate) fn cmd_bank(bank: usize) -> u32 {
@@ -58,12 +58,12 @@ pub(crate) fn forwarded(peer: usize) -> u8 {
 }
 
 /// The number of the card that is a card's peer `peer`.
-pub(crate) fn card_of_peer(card: usize, peer: usize) -> usize {
+pub fn card_of_peer(card: usize, peer: usize) -> usize {
     if peer < card { peer } else { peer + 1 }
 }
 
 /// Bus address of a card's aperture.
-pub(crate) fn aperture(card: usize) -> u32 {
+pub fn aperture(card: usize) -> u32 {
     0x8000_0000 + ((card as u32) << 20)
 }
 

@@ -128,7 +128,7 @@ impl Wire {
     }
 
     /// Puts frames from Linux on the line to a card, as far as there is room; returns how many.
-    pub(crate) fn deliver(&mut self, model: &mut Model, card: usize) -> usize {
+    pub fn deliver(&mut self, model: &mut Model, card: usize) -> usize {
         let room = ON_LINE.saturating_sub(model.arriving(card));
         self.queue.receive(&mut self.to_card, room);
         self.queue.refill(&mut self.pool);
@@ -142,7 +142,7 @@ impl Wire {
     }
 
     /// Takes the frames that a card sent off its line; returns how many.
-    pub(crate) fn collect(&mut self, model: &mut Model, card: usize) -> usize {
+    pub fn collect(&mut self, model: &mut Model, card: usize) -> usize {
         let mut count = 0;
         self.queue.reclaim(&mut self.pool);
         while self.from_card.len() < MAX_BATCH {
@@ -178,12 +178,12 @@ impl Wire {
     }
 
     /// Frames lost between Linux and the card.
-    pub(crate) fn stats(&self) -> QueueStats {
+    pub fn stats(&self) -> QueueStats {
         self.stats.read()
     }
 
     /// A descriptor that is readable when frames come; see [`Queue::wait`].
-    pub(crate) fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+    pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         self.queue.wait()
     }
 }

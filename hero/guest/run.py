@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Boots one of Debian's kernels with four HERO cards and runs a Python script in the guest.
+
+    hero/guest/run.py                                     # without a driver: cards_guest.py
+    hero/guest/run.py --kernel 6.12 --module hero.ko --script test_guest.py --wires namespaces
+
+The script runs as root with the machine's file system, and gets two arguments: the folder that it shares with the host, and the file
+for its results, whose last line must be `done`. Wires: `echo`, the default, sends frames to each card and notes what comes back
+(shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of card N is the TAP interface `wire` in the
+namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has them, by commas.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if not __package__:
+    sys.path.insert(0, str(ROOT))
+
+from hero.guest import device  # noqa: E402
+from tests.vm import kernels, machine, qemu  # noqa: E402
+
+MEMORY = "2G"
+SECONDS = 600  # an idle machine needs a twentieth
+ECHO_SECONDS = 0.2
+SCRIPT = Path(__file__).with_name("cards_guest.py")
+MODEL = ROOT / "target/hero/libhero-xbar.so"
+PROGRAM = ROOT / "target/release/hero-device"
+
+
+def broadcast(card):
+    """A frame to all stations that says to which card it was sent."""
+    return b"\xff" * 6 + bytes([2, 0, 0, 0, 1, card]) + b"\x88\xb5" + f"to card {card}".encode().ljust(86, b".")
+
+
+class Echo(threading.Thread):
+    """Sends each card a frame now and then once the guest has booted, and writes down what the card sends."""
+
+    def __init__(self, cables, shared):
+        super().__init__(daemon=True)
+        self.cables, self.shared = cables, shared
+        self.ended = threading.Event()
+
+    def run(self):
+        """Until `ended`."""
+        while not self.ended.wait(ECHO_SECONDS):
+            for card, cable in enumerate(self.cables):
+                if (self.shared / "booted").exists():
+                    cable.send(broadcast(card))
+                while (frame := cable.receive(0)) is not None:
+                    with open(self.shared / f"wire{card}", "a") as file:
+                        file.write(frame.hex() + "\n")
+                    if frame[12:14] == b"\x88\xb6":  # what is inside is for another card
+                        self.cables[frame[14]].send(frame[15:])
+
+
+@contextlib.contextmanager
+def namespaces():
+    """Network namespaces for the cables' ends; yields the ends."""
+    names = [f"hero{card}" for card in range(device.CARDS)]
+    for name in names:
+        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        yield [f"tap:wire,netns={name}" for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=""):
+    """Boots a guest with the cards of a running device, loads `module`, and runs `script`. Returns what it wrote, and why it failed or None."""
+    results = shared / "results"
+    load = f"insmod {module} && " if module else ""
+    inside = f"{load}exec /usr/bin/python3 {script} {shared} {results}"
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", "sh", "-c", inside]
+    options = device.qemu_options(running.sockets(), MEMORY)
+    _, why = machine.run(kernel, (), command, shared, seconds, append, options, qemu=qemu.get(), memory=MEMORY)
+    text = results.read_text() if results.exists() else ""
+    return text, None if text.endswith("done\n") else why or "the script did not write `done`"
+
+
+@contextlib.contextmanager
+def wired(program, model, shared, wires):
+    """A running device whose cables have the ends that --wires names."""
+    with contextlib.ExitStack() as stack:
+        ends = None if wires == "echo" else stack.enter_context(namespaces()) if wires == "namespaces" else wires.split(",")
+        running = stack.enter_context(device.Device(program, model, shared / "device", ends))
+        if wires == "namespaces":
+            for card in range(device.CARDS):
+                subprocess.run(["ip", "-n", f"hero{card}", "link", "set", "wire", "up"], check=True)
+        if wires == "echo":
+            echo = Echo(running.cables, shared)
+            echo.start()
+            stack.callback(echo.join)
+            stack.callback(echo.ended.set)
+        yield running
+
+
+@contextlib.contextmanager
+def host_command(command, shared):
+    """Runs what is to run beside the guest, if anything; it ends with the guest."""
+    if not command:
+        yield
+        return
+    beside = subprocess.Popen(command, shell=True, env=os.environ | {"SHARED": str(shared)})
+    try:
+        yield
+    finally:
+        beside.terminate()
+        beside.wait()
+
+
+def main():
+    """Exit code 1 if the script did not end well."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernel", default="newest", choices=kernels.SERIES)
+    parser.add_argument("--module", type=Path, help="a kernel module to load first")
+    parser.add_argument("--script", type=Path, default=SCRIPT, help="what runs in the guest")
+    parser.add_argument("--wires", default="echo", help="echo, namespaces, or ends of cables")
+    parser.add_argument("--host", help="a shell command that runs beside the guest; $SHARED is the shared folder")
+    parser.add_argument("--append", default="", help="more for the kernel's command line")
+    parser.add_argument("--device", type=Path, default=PROGRAM, help="hero-device")
+    parser.add_argument("--model", type=Path, default=MODEL, help="the library with the cards")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="what the script may take")
+    arguments = parser.parse_args()
+    shared = machine.RUNS / f"hero-{arguments.kernel}-{arguments.script.stem}"
+    shutil.rmtree(shared, ignore_errors=True)
+    shared.mkdir(parents=True)
+    module = arguments.module and arguments.module.resolve()
+    with wired(arguments.device, arguments.model, shared, arguments.wires) as running, host_command(arguments.host, shared):
+        text, why = guest(kernels.get(arguments.kernel), running, shared, arguments.script.resolve(), module, arguments.seconds, arguments.append)
+        if not running.is_running():
+            why = f"hero-device ended: {running.log.read_text()[-2000:]}"
+    print(text)
+    if why:
+        sys.exit(f"{why}; the guest's console: {(shared / 'console.txt').read_text(errors='replace')[-3000:]}")
+
+
+if __name__ == "__main__":
+    main()

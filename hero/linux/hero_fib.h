@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Between the copy of Linux's routes and the choice of those for the fast path. */
+#ifndef HERO_FIB_H
+#define HERO_FIB_H
+
+#include <linux/rbtree.h>
+#include <net/ip_fib.h>
+#include <net/neighbour.h>
+
+#include "hero.h"
+
+#define HERO_PREFIXES		33
+
+/* What Linux has for a prefix in a table. */
+struct hero_fib_entry {
+	struct rb_node node;	/* by address, length, table */
+	struct list_head list;	/* of candidates */
+	struct fib_info *info;
+	u32 dst;
+	u8 len;
+	u8 type;
+	dscp_t dscp;
+	u32 table;
+	bool marked;		/* Linux shows it as offloaded */
+};
+
+/* All of this and of hero_offload.c but hero_offload_look(). */
+extern spinlock_t hero_fib_lock;
+/* Routes through a neighbour behind a card, by length. */
+extern struct list_head hero_fib_candidates[HERO_PREFIXES];
+
+static inline u32 hero_fib_mask(u8 len)
+{
+	return len ? U32_MAX << (32 - len) : 0;
+}
+
+static inline bool hero_fib_inside(u32 dst, u8 len, u32 outer, u8 outer_len)
+{
+	return len >= outer_len && !((dst ^ outer) & hero_fib_mask(outer_len));
+}
+
+/* hero_fib.c */
+bool hero_fib_allowed(void);
+bool hero_fib_is_alone(struct hero_fib_entry *entry);
+
+/* hero_offload.c */
+void hero_offload_look(struct work_struct *work);
+void hero_offload_clear_prefix(u32 dst, u8 len);
+void hero_offload_clear_neighbour(struct neighbour *neighbour);
+void hero_offload_clear_card(struct hero *hero);
+void hero_offload_clear_all(void);
+
+#endif /* HERO_FIB_H */
