@@ -9,7 +9,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
 	test-vm-package coverage vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -289,8 +289,12 @@ hero-lint: hero-deps ## HERO: Verilator's lint of all modules; a check of all cl
 hero-formal: hero-deps ## HERO: proofs of its properties, and planted faults that they must find
 	$(HERO) hero/formal/run.py
 
+# What its tests in virtual machines need.
+hero-qemu: hero-model hero-device
+	@scripts/as-root $(PYTHON) tests/vm/qemu.py >/dev/null
+
 HERO_TB := $(HERO) -m pytest hero -q -n 2 --dist loadfile
-hero-tb: hero-deps ## HERO: benches of the modules and of the system, on simulators
+hero-tb: hero-deps hero-qemu ## HERO: benches of the modules and of the system, on simulators
 	$(HERO_TB) -m "not long"
 
 hero-test: hero-lint hero-formal hero-tb ## HERO: lint, proofs and benches
@@ -299,7 +303,7 @@ hero-quick: hero-lint
 	$(HERO) hero/formal/run.py --quick
 	$(HERO_TB) -m "not long and not slow"
 
-hero-long: hero-deps ## HERO: the long runs
+hero-long: hero-deps hero-qemu vm-deps ## HERO: the long runs
 	$(HERO_TB) -m long
 
 hero-regress: hero-test hero-long ## HERO: all of it

@@ -126,7 +126,7 @@ struct hero_tx {
 	u32 filled;		/* slots; those from ring.given on wait for a vector */
 	bool full;		/* the card took no vector when last asked */
 	struct hero_tx_slot slots[HERO_SLOTS];
-	struct hero_tx_stats stats;	/* of completions */
+	struct hero_tx_stats stats;	/* what completions said */
 	u64_stats_t dropped;	/* under the queue's lock, like copied */
 };
 
@@ -158,7 +158,7 @@ struct hero {
 
 	spinlock_t irq_lock;	/* mask and events */
 	u8 mask;
-	u8 events;		/* of HERO_EVENTS_OTHER, not looked at yet */
+	u8 events;		/* those among HERO_EVENTS_OTHER that nobody has looked at */
 	u64 interrupts;
 
 	spinlock_t cmd_lock;	/* CMD, DROP_CNT, the rules, counters */

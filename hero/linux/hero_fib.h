@@ -14,7 +14,7 @@
 /* What Linux has for a prefix in a table. */
 struct hero_fib_entry {
 	struct rb_node node;	/* by address, length, table */
-	struct list_head list;	/* of candidates */
+	struct list_head list;	/* the candidates of its length */
 	struct fib_info *info;
 	u32 dst;
 	u8 len;

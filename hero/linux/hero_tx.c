@@ -7,7 +7,7 @@
 
 #include "hero.h"
 
-/* The queue is woken with so many free slots. */
+/* The queue is woken when this number of slots is free. */
 #define HERO_TX_WAKE HERO_VECTOR
 
 static unsigned int hero_tx_space(struct hero *hero)
