@@ -159,7 +159,7 @@ static bool hero_may_come_in(struct hero *hero)
 	       !IN_DEV_RPFILTER(in_dev) && !rtnl_dereference(hero->xdp);
 }
 
-/* A card can neither fragment nor queue; a queueing discipline with a handle is somebody's choice. */
+/* A card can neither fragment nor queue; a queueing discipline with a handle was chosen. */
 static bool hero_may_go_out(struct hero *hero)
 {
 	struct net_device *dev = hero->dev;
