@@ -74,7 +74,8 @@ fn twenty_thousand_rules_take_no_time() {
     let transit = ruleset.analyse(QUESTION);
     let all = start.elapsed();
     eprintln!("{count} rules: read in {read:?}, with the analysis {all:?}");
-    assert!(all < Duration::from_secs(2), "{all:?}");
+    // a second; without memory it would not end, and a busy machine has its time
+    assert!(all < Duration::from_secs(60), "{all:?}");
     assert_eq!(transit.established.answer(), Answer::Constant);
     assert!(transit.established.obstacles.len() > CHAINS);
 }
