@@ -1,8 +1,8 @@
 // The card's host interface: between its AXI ports and the transaction layer of a PCIe core, whose streams have the form of
 // verilog-pcie's (one segment, 64 bits; its pcie_us_if and others make them of a vendor's core).
 //
-// A stream: `valid`, `ready`, `sop`, `eop`, `hdr` (DW 0 in bits 127:96, with 3 DWs bits 31:0 are not used; held from sop to
-// eop), `data` (the payload from its first DW on, in bits 31:0), `strb` (DWs of it). What has no payload is one word.
+// A stream: `valid`, `ready`, `sop`, `eop`, `hdr` (DW 0 in bits 127:96, with 3 DWs bits 31:0 are not used; looked
+// at with sop only), `data` (the payload from its first DW on, in bits 31:0), `strb` (DWs of it). What has no payload is one word.
 // BAR 0: registers, 4 KiB; BAR 2: aperture, 1 MiB, written in whole words; BAR 4: MSI-X, 4 KiB, three
 // vectors: received, sent, others. The core keeps credits, configuration space, ordering and replay.
 `default_nettype none

@@ -66,11 +66,11 @@ module hero_pcie_rx (
     assign np_bar = tlp_bar;
 
     // --- DW by DW ---
-    reg to_table, half, first;
+    reg to_table, half, first, one;
+    reg [3:0] last_be;  // the header is there with the first word only
     reg [9:0] dw;
-    wire one = length == 10'd1;
     wire ends = tlp_eop && (half || !tlp_strb[1]);
-    wire [3:0] be = first ? tlp_hdr[67:64] : ends && !one ? tlp_hdr[71:68] : 4'hf;
+    wire [3:0] be = first ? tlp_hdr[67:64] : ends && !one ? last_be : 4'hf;
     wire outside = !to_table && dw[9:6] != 4'd0;
     wire to_register = state == DW && tlp_valid && !to_table && !outside && be != 4'd0;
     wire dw_over = state == DW && tlp_valid && !to_register || state == ANSWER && m_axil_bvalid;
@@ -105,6 +105,8 @@ module hero_pcie_rx (
                 to_table <= tlp_bar == 3'd4;
                 half <= 1'b0;
                 first <= 1'b1;
+                one <= length == 10'd1;
+                last_be <= tlp_hdr[71:68];
                 dw <= address[11:2];
                 if (np) begin
                     if (np_ready) state <= DROP;
