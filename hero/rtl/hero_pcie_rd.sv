@@ -212,6 +212,88 @@ module hero_pcie_rd #(
         end
     end
     wire unused = &{1'b0, cpl_sop, cpl_strb, cpl_hdr};
+
+`ifdef FORMAL
+    reg past = 0;
+    reg was_rst = 1;
+    always @(posedge sys_clk) begin
+        past <= 1;
+        was_rst <= sys_rst;
+    end
+    initial assume (sys_rst);
+    wire check = past && !was_rst && !sys_rst;
+
+    // Assumptions: aligned addresses, settings that stay, and a core that keeps to the protocol of streams. What completions
+    // say is free.
+    reg inside = 0;
+    always @(posedge sys_clk) begin
+        assume (s_axi_araddr[2:0] == 3'd0);
+        assume ($stable(max_request) && max_request < 3'd6 && $stable(high) && $stable(id));
+        assume (!cpl_valid || cpl_sop != inside);
+        if (cpl_valid && cpl_ready) inside <= !cpl_eop;
+        if (sys_rst) inside <= 0;
+        if (past && sys_rst) assume ($past(sys_rst));
+        if (check && $past(cpl_valid && !cpl_ready))
+            assume (cpl_valid && $stable(cpl_hdr) && $stable(cpl_eop) && $stable(cpl_error));
+    end
+
+    // One tag, followed from outside: what its request still waits for, and for how long it has heard nothing
+    (* anyconst *) wire [TAG_W-1:0] watched;
+    reg [8:0] w_left = 0;
+    reg [7:0] w_next;
+    reg [TIME_W:0] w_quiet;
+    reg w_named = 0;  // the completion that is taken names it, and where it stands
+    wire [7:0] watched_8 = {{(8 - TAG_W) {1'b0}}, watched};
+    wire w_sent = sent && req_hdr[79:72] == watched_8;
+    wire [9:0] length = req_hdr[105:96];
+    wire [31:0] address = wide ? req_hdr[31:0] : req_hdr[63:32];
+    wire [12:0] last_octet = {1'b0, address[11:0]} + {1'b0, length, 2'd0} - 13'd1;
+    always @(posedge sys_clk) begin
+        if (!(&w_quiet)) w_quiet <= w_quiet + 1'b1;
+        if (cpl_valid && !taking) begin
+            w_named <= cpl_hdr[47:40] == watched_8 && !cpl_hdr[119] && !cpl_hdr[115] && cpl_hdr[63:48] == id
+                && cpl_hdr[75:64] == {w_left, 3'd0} && cpl_hdr[38:32] == {w_next[3:0], 3'd0};
+            if (cpl_hdr[47:40] == watched_8) w_quiet <= 0;
+        end
+        if (cpl_valid && cpl_ready && w_named && w_left != 0) begin
+            w_left <= w_left - 1'b1;
+            w_next <= w_next + 1'b1;
+        end
+        if (w_sent) begin
+            w_left <= length[9:1];
+            w_next <= address[10:3];
+            w_quiet <= 0;
+        end
+        if (sys_rst) w_left <= 0;
+    end
+
+    always @(posedge sys_clk)
+        if (check) begin
+            if (req_valid) begin
+                within_4k: assert (!last_octet[12]);
+                within_request_size: assert ({1'b0, length} <= 11'd32 << max_request && length != 0);
+            end
+            if (w_sent) tag_is_free: assert (w_left == 0 || w_quiet >= TIMEOUT);
+            if (store && c_tag == watched) begin
+                only_its_own: assert (w_named && w_left != 0);
+                in_its_place: assert (at[c_tag*8+:8] == w_next);
+            end
+            if ($past(req_valid && !req_ready)) p9_request: assert (req_valid && $stable(req_hdr));
+            if ($past(s_axi_rvalid && !s_axi_rready))
+                p9_read: assert (s_axi_rvalid && $stable(s_axi_rdata) && $stable(s_axi_rresp) && $stable(s_axi_rlast));
+        end
+
+    reg turned = 0;  // words were stored out of the order of requests
+    always @(posedge sys_clk) begin
+        turned <= !sys_rst && (turned || store && used[head] && open[head] && c_tag != head);
+        if (check) begin
+            c_out_of_order: cover (turned && s_axi_rvalid && s_axi_rready && last && !error);
+            c_timed_out: cover (timed_out);
+            c_error_then_good: cover (s_axi_rvalid && !error && stale != 0);
+            c_for_somebody_else: cover (unexpected && open != 0);
+        end
+    end
+`endif
 endmodule
 
 `default_nettype wire

@@ -197,10 +197,10 @@ module hero_pcie_wr (
         end
     always @(posedge sys_clk)
         if (past && !sys_rst) begin
-            c_single: cover (tlp_valid && length == 10'd1);
+            c_one_dw: cover (tlp_valid && length == 10'd1);
             c_two_tlps: cover (s_axi_bvalid && $past(tlp_valid && tlp_sop));
             c_up_to_4k: cover (tlp_valid && last_octet == 13'hfff && length == 10'd4);
-            c_refused: cover (s_axi_bvalid && refused);
+            c_no_bus_master: cover (s_axi_bvalid && refused);
         end
 `endif
 endmodule
