@@ -5,7 +5,9 @@
 // itself, because in longer ones only the first and the last DW may have byte enables.
 `default_nettype none
 
-module hero_pcie_wr (
+module hero_pcie_wr #(
+    parameter PAYLOAD_WORDS = 16  // the smallest payload size; less in proofs
+) (
     input  wire         sys_clk,
     input  wire         sys_rst,
     input  wire [ 15:0] id,            // bus, device, function
@@ -46,7 +48,7 @@ module hero_pcie_wr (
     reg [7:0] c_be;   // last, first
     reg c_single;     // one DW
     reg c_end;        // last of the transaction
-    wire [9:0] max_words = 10'd16 << max_payload;
+    wire [9:0] max_words = PAYLOAD_WORDS[9:0] << max_payload;
     wire [9:0] grown = {1'b0, count} + 10'd1;
     wire full = &s_axi_wstrb;
     wire none = s_axi_wstrb == 8'd0;
@@ -187,7 +189,7 @@ module hero_pcie_wr (
         if (past && !was_rst && !sys_rst) begin
             if (tlp_valid) begin
                 within_4k: assert (!last_octet[12]);
-                within_payload: assert ({1'b0, length} <= 11'd32 << max_payload && length != 10'd0);
+                within_payload: assert ({1'b0, length} <= {PAYLOAD_WORDS[9:0], 1'b0} << max_payload && length != 10'd0);
                 enabled_ends: assert (tlp_hdr[67:64] != 4'd0 && (tlp_hdr[71:68] != 4'd0) == (length != 10'd1));
                 inside_whole: assert (length <= 10'd2 || &tlp_hdr[71:64]);
             end

@@ -11,6 +11,7 @@ from pcie.root import BASE, CARD, HOST, MESSAGES, SIZE, Root
 from bench import Sink, Source, clock, cycles, reset, until
 
 TIMEOUT = int(os.environ["TIMEOUT"])
+TAGS = 1 << int(os.environ["TAG_W"])
 LONG = int(os.environ.get("LONG", "1"))
 OKAY, SLVERR = 0, 2
 
@@ -18,7 +19,7 @@ OKAY, SLVERR = 0, 2
 class Bench:
     def __init__(self, dut):
         self.dut, self.clk = dut, dut.sys_clk
-        self.root = Root(dut, TIMEOUT)
+        self.root = Root(dut, TIMEOUT, TAGS)
 
         def channel(kind, name, *fields):
             valid, ready = getattr(dut, f"{name}valid"), getattr(dut, f"{name}ready")
@@ -216,7 +217,7 @@ async def dma_reads(dut):
         bench.sizes(0, random.choice((0, 0, 0, 1, 2, 5)), random.choice((0, 7)))
         count = random.choice((1, 2, random.randrange(1, 40), random.randrange(1, 257), 256))
         await bench.good_read(somewhere(count), count)
-    assert bench.root.turned > 20 and bench.root.most >= 12 and bench.root.wide and bench.root.narrow
+    assert bench.root.turned > 20 and bench.root.most >= min(TAGS, 12) and bench.root.wide and bench.root.narrow
     assert not bench.root.unexpected and not bench.root.timed_out
     dut.cfg_bus_master.value = 0
     before = bench.root.reads

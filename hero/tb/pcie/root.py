@@ -44,8 +44,8 @@ class Request:
 
 
 class Root:
-    def __init__(self, dut, timeout):
-        self.dut, self.clk, self.timeout = dut, dut.sys_clk, timeout
+    def __init__(self, dut, timeout, tags):
+        self.dut, self.clk, self.timeout, self.tags = dut, dut.sys_clk, timeout, tags
         self.memory = bytearray(random.randbytes(SIZE))
         self.max_payload, self.max_request, self.high = 128, 512, 0
         self.haste = 0.5           # probability of a completion in a cycle
@@ -67,7 +67,7 @@ class Root:
                              for name in ("tx_wr_req", "tx_cpl"))
         cocotb.start_soon(self._run())
 
-    def send(self, tlp, bar, bad=0):
+    def send(self, tlp, bar):
         self.requests.send(beats_of(tlp, bar))
 
     async def _run(self):
@@ -145,7 +145,7 @@ class Root:
             if fault == "requester":
                 tlp.requester_id = PcieId(3, 1, 1)
             else:
-                tlp.tag = (tlp.tag + 16) if fault == "high tag" else self.free_tag()
+                tlp.tag = (tlp.tag + self.tags) if fault == "high tag" else self.free_tag()
         elif fault in ("UR", "CA"):
             tlp = Tlp.create_completion_for_tlp(request.tlp, HOST, False, CplStatus[fault])
             tlp.byte_count = request.end - at
@@ -166,7 +166,6 @@ class Root:
             tlp.set_data(bytes(tlp.byte_count))
             beats = beats_of(tlp, error)[:1]
             beats[0] = (1, 1, *beats[0][2:])
-            beats[0] = (*beats[0][:2], beats[0][2], *beats[0][3:])
         self.completions.send(beats)
         if fault:
             self._lose(request)
@@ -178,4 +177,4 @@ class Root:
         self.lost[request.tlp.tag] = self.cycle
 
     def free_tag(self):
-        return next(t for t in range(16) if t not in [r.tlp.tag for r in self.open])
+        return next(t for t in range(self.tags) if t not in [r.tlp.tag for r in self.open])

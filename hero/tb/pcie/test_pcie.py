@@ -10,7 +10,7 @@ TIMEOUT = 600
 # Of each fault: module, text, what takes its place, and the test that must fail
 FAULTS = {
     "write_over_4k": ("hero_pcie_wr", " || next[11:3] == 9'h1ff", "", "dma_writes"),
-    "payload_twice": ("hero_pcie_wr", "10'd16 << max_payload", "10'd32 << max_payload", "dma_writes"),
+    "payload_twice": ("hero_pcie_wr", "max_words = PAYLOAD_WORDS[9:0] <<", "max_words = {PAYLOAD_WORDS[8:0], 1'b0} <<", "dma_writes"),
     "enables_lost": ("hero_pcie_wr", "{4'd0, s_axi_wstrb[3:0] | s_axi_wstrb[7:4]}", "8'h0f", "dma_writes"),
     "response_early": ("hero_pcie_wr", "FINISH: if (ended)", "FINISH: if (1'b1)", "dma_writes"),
     "header_always_long": ("hero_pcie_wr", "wire wide = high != 32'd0", "wire wide = 1'b1", "dma_writes"),
@@ -36,13 +36,15 @@ FAULTS = {
 }
 
 
-def bench(simulator, sources, testcase=None):
-    run("hero_pcie", ["hero_ram", *sources], "pcie.bench_pcie", simulator, {"TIMEOUT": TIMEOUT}, testcase=testcase,
-        environment={"TIMEOUT": TIMEOUT})
+def bench(simulator, sources, tag_w, testcase=None):
+    parameters = {"TIMEOUT": TIMEOUT, "TAG_W": tag_w}
+    run("hero_pcie", ["hero_ram", *sources], "pcie.bench_pcie", simulator, parameters, testcase=testcase,
+        environment=parameters)
 
 
 def test_pcie(simulator):
-    bench(simulator, MODULES)
+    """Too few tags for a long read, and enough."""
+    bench(simulator, MODULES, 3 if simulator == "icarus" else 4)
 
 
 @pytest.mark.slow
@@ -55,4 +57,4 @@ def test_fault_is_found(name):
     faulty.parent.mkdir(parents=True, exist_ok=True)
     faulty.write_text(text.replace(old, new))
     with pytest.raises(AssertionError, match="pcie.bench_pcie on icarus"):
-        bench("icarus", [faulty if m == module else m for m in MODULES], testcase)
+        bench("icarus", [faulty if m == module else m for m in MODULES], 3, testcase)
