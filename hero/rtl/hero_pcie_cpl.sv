@@ -1,5 +1,5 @@
-// Completions: of reads of the registers and of the MSI-X table with their data, cut at multiples of 128 octets; of all else
-// that asks for one, Unsupported Request; of a read that the registers refuse, Completer Abort.
+// Completions. Reads of the registers and of the MSI-X table get their data, cut at multiples of 128 octets; a read that the
+// registers refuse gets Completer Abort, and all else that asks for a completion Unsupported Request.
 //
 // Requests wait in a queue of DEPTH, and the core must have no more non-posted requests for us than that: only then no posted
 // write waits behind them. `hold`: a message that left its vector before the read has not gone to the core yet.
