@@ -251,7 +251,7 @@ module hero_pcie_rd #(
     always @(posedge sys_clk) begin
         if (!(&w_quiet)) w_quiet <= w_quiet + 1'b1;
         if (cpl_valid && !taking) begin
-            w_named <= w_left != 0 && cpl_hdr[47:40] == watched_8 && !cpl_hdr[119] && !cpl_hdr[115] && cpl_hdr[63:48] == id
+            w_named <= w_left != 0 && cpl_hdr[124:120] == 5'b01010 && cpl_hdr[47:40] == watched_8 && !cpl_hdr[119] && !cpl_hdr[115] && cpl_hdr[63:48] == id
                 && cpl_hdr[75:64] == {w_left, 3'd0} && cpl_hdr[38:32] == {w_next[3:0], 3'd0};
             if (cpl_hdr[47:40] == watched_8) w_quiet <= 0;
         end
