@@ -44,7 +44,7 @@ def bench(simulator, sources, tag_w, testcase=None):
 
 def test_pcie(simulator):
     """Too few tags for a long read, and enough."""
-    bench(simulator, MODULES, 3 if simulator == "icarus" else 4)
+    bench(simulator, MODULES, 2 if simulator == "icarus" else 4)
 
 
 @pytest.mark.slow
@@ -57,4 +57,4 @@ def test_fault_is_found(name):
     faulty.parent.mkdir(parents=True, exist_ok=True)
     faulty.write_text(text.replace(old, new))
     with pytest.raises(AssertionError, match="pcie.bench_pcie on icarus"):
-        bench("icarus", [faulty if m == module else m for m in MODULES], 3, testcase)
+        bench("icarus", [faulty if m == module else m for m in MODULES], 2, testcase)
