@@ -170,7 +170,7 @@ def words(count):
 
 
 def somewhere(count):
-    """An address for so many words: often near the end of a page."""
+    """An address with room for the words: often near the end of a page."""
     page = BASE + 0x1000 * random.randrange(14)
     return page + 8 * random.choice((random.randrange(512), 512 - random.randrange(1, 1 + min(count, 512))))
 

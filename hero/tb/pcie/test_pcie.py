@@ -7,7 +7,7 @@ from run import HERO, TARGET, run
 MODULES = ["hero_pcie_rx", "hero_pcie_cpl", "hero_pcie_rd", "hero_pcie_wr", "hero_pcie_msix", "hero_pcie_tx", "hero_pcie"]
 TIMEOUT = 600
 
-# Of each fault: module, text, what takes its place, and the test that must fail
+# What stands for a fault: module, text, what takes its place, and the test that must fail
 FAULTS = {
     "write_over_4k": ("hero_pcie_wr", " || next[11:3] == 9'h1ff", "", "dma_writes"),
     "payload_twice": ("hero_pcie_wr", "max_words = PAYLOAD_WORDS[9:0] <<", "max_words = {PAYLOAD_WORDS[8:0], 1'b0} <<", "dma_writes"),
