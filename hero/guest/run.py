@@ -12,6 +12,7 @@ namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device
 
 import argparse
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ from tests.vm import kernels, machine, qemu  # noqa: E402
 MEMORY = "2G"
 SECONDS = 600  # an idle machine needs a twentieth
 ECHO_SECONDS = 0.2
+LOCK = "/run/lock/hero-guest"
 SCRIPT = Path(__file__).with_name("cards_guest.py")
 MODEL = ROOT / "target/hero/libhero-xbar.so"
 PROGRAM = ROOT / "target/release/hero-device"
@@ -62,16 +64,18 @@ class Echo(threading.Thread):
 
 @contextlib.contextmanager
 def namespaces():
-    """Network namespaces for the cables' ends; yields the ends."""
+    """Network namespaces for the cables' ends; yields the ends. The namespaces have the same names in each run, so runs take turns."""
     names = [f"hero{card}" for card in range(device.CARDS)]
-    for name in names:
-        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
-        subprocess.run(["ip", "netns", "add", name], check=True)
-    try:
-        yield [f"tap:wire,netns={name}" for name in names]
-    finally:
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
+            subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        try:
+            yield [f"tap:wire,netns={name}" for name in names]
+        finally:
+            for name in names:
+                subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
 def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=""):

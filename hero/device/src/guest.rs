@@ -24,7 +24,8 @@ struct Window {
 
 impl Window {
     fn contains(&self, address: u64) -> bool {
-        let end = address.checked_sub(self.address).map(|from| from + WORD);
+        let from = address.checked_sub(self.address);
+        let end = from.and_then(|from| from.checked_add(WORD));
         end.is_some_and(|end| end <= self.octets)
     }
 
