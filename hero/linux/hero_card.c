@@ -2,6 +2,7 @@
 /* The card's registers: reset, address, peers, rules, counters. */
 
 #include <linux/delay.h>
+#include <linux/inetdevice.h>
 #include <linux/iommu.h>
 
 #include "hero.h"
@@ -141,7 +142,7 @@ void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 l
 	if (test_bit(HERO_UP, &hero->flags)) {
 		hero_write(hero, HERO_CMD, hero_bank(hero, slot));
 		hero_write(hero, HERO_ROUTE + 2 * d, address);
-		hero_write(hero, HERO_ROUTE + 2 * d + 1, len ? U32_MAX << (32 - len) : 0);
+		hero_write(hero, HERO_ROUTE + 2 * d + 1, be32_to_cpu(inet_make_mask(len)));
 		hero_write(hero, HERO_NEXTHOP_MAC + 2 * d, get_unaligned_le32(mac));
 		hero_write(hero, HERO_NEXTHOP_MAC + 2 * d + 1, get_unaligned_le16(mac + 4));
 		hero_write(hero, HERO_CMD, hero_bank(hero, slot) | HERO_CMD_COMMIT);

@@ -133,6 +133,7 @@ static void hero_fib_remove(struct hero_fib_entry *entry)
 		hero_fib_locals[entry->len]--;
 	rb_erase(&entry->node, &hero_fib_tree);
 	list_del(&entry->list);
+	list_del(&entry->marked);
 	fib_info_put(entry->info);
 	kfree(entry);
 }
@@ -154,6 +155,7 @@ static struct hero_fib_entry *hero_fib_insert(u32 dst, u8 len, u32 table)
 	entry->len = len;
 	entry->table = table;
 	INIT_LIST_HEAD(&entry->list);
+	INIT_LIST_HEAD(&entry->marked);
 	rb_link_node(&entry->node, parent, place);
 	rb_insert_color(&entry->node, &hero_fib_tree);
 	if (table == RT_TABLE_LOCAL)
@@ -176,7 +178,7 @@ static void hero_fib_replace(const struct fib_entry_notifier_info *told)
 	entry->info = told->fi;
 	entry->type = told->type;
 	entry->dscp = told->dscp;
-	entry->marked = false;
+	list_del_init(&entry->marked);
 	if (hero_fib_is_candidate(entry))
 		list_add_tail(&entry->list, &hero_fib_candidates[entry->len]);
 }

@@ -3,6 +3,7 @@
 #ifndef HERO_FIB_H
 #define HERO_FIB_H
 
+#include <linux/inetdevice.h>
 #include <linux/rbtree.h>
 #include <net/ip_fib.h>
 #include <net/neighbour.h>
@@ -21,7 +22,7 @@ struct hero_fib_entry {
 	u8 type;
 	dscp_t dscp;
 	u32 table;
-	bool marked;		/* Linux shows it as offloaded */
+	struct list_head marked;	/* where Linux shows it as offloaded */
 };
 
 /* All of this and of hero_offload.c but hero_offload_look(). */
@@ -31,7 +32,7 @@ extern struct list_head hero_fib_candidates[HERO_PREFIXES];
 
 static inline u32 hero_fib_mask(u8 len)
 {
-	return len ? U32_MAX << (32 - len) : 0;
+	return be32_to_cpu(inet_make_mask(len));
 }
 
 static inline bool hero_fib_inside(u32 dst, u8 len, u32 outer, u8 outer_len)

@@ -39,6 +39,8 @@ struct hero_choice {
 };
 
 static LIST_HEAD(hero_offloads);
+/* Entries that `ip route` shows as offloaded. */
+static LIST_HEAD(hero_marked);
 static struct hero_choice hero_choices[HERO_OFFLOAD_MOST];
 
 static void hero_offload_clear(struct hero_offload *offload)
@@ -273,12 +275,18 @@ static void hero_offload_set(struct hero *from, unsigned int slot, struct hero_c
 	choice->used = true;
 }
 
+/* Slots of a card that lead to one of its peers. */
+static unsigned int hero_offload_places(const struct hero *from, unsigned int d)
+{
+	return from->routes / HERO_PEERS + (d < from->routes % HERO_PEERS);
+}
+
 /* Fills the free slots of a card that lead to one of its peers. The first choices for it have a
  * slot already, or get one.
  */
 static void hero_offload_fill(struct hero *from, unsigned int d, unsigned int count)
 {
-	unsigned int places = from->routes / HERO_PEERS + (d < from->routes % HERO_PEERS);
+	unsigned int places = hero_offload_places(from, d);
 	unsigned int slot = d, k;
 
 	for (k = 0; k < count && places; k++) {
@@ -302,8 +310,7 @@ static void hero_offload_fill(struct hero *from, unsigned int d, unsigned int co
 static bool hero_offload_is_chosen(const struct hero_offload *offload, unsigned int count)
 {
 	struct hero *from = offload->from;
-	unsigned int d = offload->slot % HERO_PEERS, k;
-	unsigned int places = from->routes / HERO_PEERS + (d < from->routes % HERO_PEERS);
+	unsigned int places = hero_offload_places(from, offload->slot % HERO_PEERS), k;
 
 	if (!hero_may_come_in(from))
 		return false;
@@ -330,26 +337,38 @@ static void hero_offload_mark(struct hero_fib_entry *entry, bool on)
 		.offload = on,
 	};
 
-	if (entry->marked == on)
+	if (list_empty(&entry->marked) != on)
 		return;
-	entry->marked = on;
+	if (on)
+		list_add(&entry->marked, &hero_marked);
+	else
+		list_del_init(&entry->marked);
 	fib_alias_hw_flags_set(&init_net, &mark);
+}
+
+static bool hero_offload_is_used(const struct hero_fib_entry *entry, unsigned int count)
+{
+	unsigned int k;
+
+	for (k = 0; k < count; k++) {
+		if (hero_choices[k].used && hero_choices[k].entry == entry)
+			return true;
+	}
+	return false;
 }
 
 static void hero_offload_mark_all(unsigned int count)
 {
-	struct hero_fib_entry *entry;
-	unsigned int len, k;
+	struct hero_fib_entry *entry, *next;
+	unsigned int k;
 
-	for (len = 0; len < HERO_PREFIXES; len++) {
-		list_for_each_entry(entry, &hero_fib_candidates[len], list) {
-			bool used = false;
-
-			for (k = 0; k < count && !used; k++)
-				used = hero_choices[k].used && hero_choices[k].entry == entry;
-			if (used || entry->marked)
-				hero_offload_mark(entry, used);
-		}
+	list_for_each_entry_safe(entry, next, &hero_marked, marked) {
+		if (!hero_offload_is_used(entry, count))
+			hero_offload_mark(entry, false);
+	}
+	for (k = 0; k < count; k++) {
+		if (hero_choices[k].used)
+			hero_offload_mark(hero_choices[k].entry, true);
 	}
 }
 

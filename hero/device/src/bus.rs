@@ -264,9 +264,10 @@ impl Bus {
             self.functions[card].vectors.forget();
             self.update_master(card);
             self.reset_card(card);
+        } else {
+            self.update_master(card);
+            self.connect_peers();
         }
-        self.update_master(card);
-        self.connect_peers();
     }
 
     fn update_master(&self, card: usize) {
@@ -293,7 +294,6 @@ impl Bus {
         self.functions[card].vectors.forget();
         self.update_master(card);
         self.reset_card(card);
-        self.connect_peers();
     }
 
     /// Sets the eventfds of MSI-X vectors; false if there are no such vectors.
