@@ -177,6 +177,13 @@ class Lan(topic_guest.Lan):
         flows.take_time(self.router)
 
 
+def conversations(case, kinds, first=0):
+    """One of each kind for both IP versions, with numbers from `first` on."""
+    clients = {4: case.client, 6: "2001:db8:0::2"}
+    all_kinds = [(family, kind) for family in (4, 6) for kind in kinds]
+    return [Conversation(family, kind, number, clients[family]) for number, (family, kind) in enumerate(all_kinds, first)]
+
+
 def begin(lan, talks):
     """The conversations begin; returns what comes out of each step, which has a frame of each."""
     out = []
@@ -231,9 +238,7 @@ def ready(lan, case):
 def _play(lan, case):
     load(lan, case)
     before = by_bora(lan)
-    clients = {4: case.client, 6: "2001:db8:0::2"}
-    talks = [Conversation(family, kind, number, clients[family]) for number, (family, kind) in
-             enumerate((family, kind) for family in (4, 6) for kind in ("tcp", "tcp", "udp", "udp", "ping"))]
+    talks = conversations(case, ("tcp", "tcp", "udp", "udp", "ping"))
     out = begin(lan, talks)
     sent = len(out) * len(talks)
     for by_client in (True, False):

@@ -15,7 +15,7 @@ from scapy.packet import Raw
 
 from lib import packets
 from vm import flows
-from vm.firewall_guest import CASES, WAN, Conversation, Lan, begin, by_bora, load, ready
+from vm.firewall_guest import CASES, WAN, Lan, begin, by_bora, conversations, load, ready
 from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER, addressing, differences, tagged
 
 RULESETS = ("openwrt-fw4.nft", "vyos-zones.nft", "docker.iptables")
@@ -156,15 +156,9 @@ INTRUDERS = (
 )
 
 
-def conversations(case, number):
-    """New ones for an act."""
-    clients = {4: case.client, 6: "2001:db8:0::2"}
-    kinds = [(family, kind) for family in (4, 6) for kind in ("tcp", "udp", "ping")]
-    return [Conversation(family, kind, 10 * number + n, clients[family]) for n, (family, kind) in enumerate(kinds)]
-
-
-def settle(lan, talks):
-    """They speak until their flows are settled; most of it must go by Bora then."""
+def settled(lan, case, number):
+    """New conversations for an act, which speak until their flows are settled; most of it must go by Bora then."""
+    talks = conversations(case, ("tcp", "udp", "ping"), 10 * number)
     begin(lan, talks)
     rest = [talk for talk in talks if talk.kind != "ping"]
     frames = [talk.frame(by_client) for by_client in (True, False) for talk in rest for _ in range(SETTLED)]
@@ -173,6 +167,7 @@ def settle(lan, talks):
     assert len(got) == len(frames), f"{len(got)} of {len(frames)} frames came out; {lan.state()}"
     forwarded = by_bora(lan) - before
     assert lan.bora is None or forwarded > 0.7 * len(frames), f"{forwarded} of {len(frames)} by Bora; {lan.state()}"
+    return talks
 
 
 def do(lan, commands, function):
@@ -182,17 +177,21 @@ def do(lan, commands, function):
         function(lan)
 
 
+def is_late(frame):
+    """Whether Linux says that the rest of a fragment did not come, which an earlier act has sent."""
+    if frame[12:14] == b"\x08\0":
+        return frame[23] == 1 and frame[34:36] == b"\x0b\x01"
+    return frame[12:14] == b"\x86\xdd" and frame[20] == 58 and frame[54:56] == b"\x03\x01"
+
+
 def passed_now(lan, frames):
-    """What passes; without what Linux says of fragments of earlier acts, of which the rest never came."""
-    late = {8: (34, b"\x0b\x01"), 0x86: (54, b"\x03\x01")}
-    got = lan.exchange(frames)
-    return [(link, frame) for link, frame in got if frame[late[frame[12]][0]:][:2] != late[frame[12]][1]]
+    """What passes."""
+    return [(link, frame) for link, frame in lan.exchange(frames) if not is_late(frame)]
 
 
 def perform(lan, case, number, act, passed):
     """An act, and what passes then. `passed`: what passes with Linux alone. Returns what passed, and for how long it was more than that."""
-    talks = conversations(case, number)
-    settle(lan, talks)
+    talks = settled(lan, case, number)
     frames = [frame for talk in talks for frame in act.frames(talk)]
     do(lan, act.does, act.call)
     try:
@@ -231,8 +230,7 @@ def judged(lan, case, wanted, say):
 
 def killed(lan, case, say):
     """kill -9 while the flowtable is Bora's: flows go on by Linux, whose rules count at once."""
-    talks = conversations(case, len(INTRUDERS + ACTS))
-    settle(lan, talks)
+    talks = settled(lan, case, len(INTRUDERS + ACTS))
     lan.bora.kill()
     frames = [frame for talk in talks for frame in (talk.frame(True), talk.frame(False))]
     assert len(lan.exchange(frames, len(frames))) == len(frames), "flows end with Bora"
