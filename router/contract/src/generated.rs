@@ -632,7 +632,7 @@ impl Reason {
             Self::Multipath => "See docs/differences.md for the hash policies that Bora supports.",
             Self::Fragmentation => "If there are many, make the MTUs equal.",
             Self::SuperPacket => "Turn GRO off on the input and TSO and GSO off in the sender, if Bora is to forward it.",
-            Self::LongFrame => "Use express (`--path express`) and a driver that takes them; `bora check` says whether yours does.",
+            Self::LongFrame => "Use express (`--path express`) and a card whose driver takes them (docs/ports.md).",
             Self::Redirect => "Correct the sender's route, or turn send_redirects off.",
             Self::RouteException => "`ip route show cache` shows them; turn accept_redirects off if Linux should not believe them.",
             Self::SourceCheck => "Look at rp_filter and at the route back to the source.",

@@ -317,7 +317,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 				 const __u8 *tags, bool padded)
 {
 	struct bora_counters *out_count = counters_of(port);
-	__u64 octets = octets_from(p, p->eth);
+	__u64 octets = octets_from(p, p->eth), sent;
 	struct device_counters *device;
 
 	if (!out_count)
@@ -345,8 +345,9 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 		return XDP_DROP;
 	}
 	count->output = port;
+	sent = frame_octets(ctx);
 	out_count->tx_packets++;
-	out_count->tx_bytes += frame_octets(ctx);
+	out_count->tx_bytes += sent;
 	device = device_counters_of(in);
 	if (device) {
 		device->rx_packets++;
@@ -355,7 +356,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	device = device_counters_of(out);
 	if (device) {
 		device->tx_packets++;
-		device->tx_bytes += frame_octets(ctx);
+		device->tx_bytes += sent;
 	}
 	return XDP_REDIRECT;
 }

@@ -59,7 +59,7 @@ pub(crate) fn long_frames(config: &File) -> io::Result<LongFrames> {
         }
     }
     Ok(Err(
-        "it takes longer ones if a port has such an MTU when it starts: stop Bora, set the MTU, and start it",
+        "it takes longer ones if a port has such an MTU when it starts: `bora stop --detach`, set the MTU, start Bora",
     ))
 }
 
@@ -69,13 +69,12 @@ pub(crate) fn too_long(link: &Link, long_frames: LongFrames) -> Option<String> {
     if *mtu <= MAX_MTU {
         return None;
     }
-    let why = match (long_frames, query(link.index)) {
-        (Err(why), _) => why.to_owned(),
-        (Ok(()), Ok(found)) if !found.shows_fragments => {
-            "its driver gives XDP programs no frames in several buffers".into()
-        }
-        (Ok(()), Err(error)) => format!("what its driver can do is not known: {error}"),
-        (Ok(()), Ok(_)) => return None,
+    let shown = || query(link.index).map(|found| found.shows_fragments);
+    let why = match long_frames.map(|()| shown()) {
+        Err(why) => why.to_owned(),
+        Ok(Ok(true)) => return None,
+        Ok(Ok(false)) => "its driver gives XDP programs no frames in several buffers".into(),
+        Ok(Err(error)) => format!("what its driver can do is not known: {error}"),
     };
     Some(format!(
         "MTU {mtu} of {name} is more than the {MAX_MTU} octets that Bora forwards here ({why}); lower it with `ip link set \
