@@ -11,7 +11,7 @@ mod region;
 mod tag;
 
 pub use frame_set::FrameSet;
-pub use packet::{Frame, Packet, prefetch};
+pub use packet::{Frame, Packet, Purpose, prefetch};
 pub use pool::{Pool, PoolStats, SharedFrames};
 pub use region::{HEADROOM, Region, RegionError};
 

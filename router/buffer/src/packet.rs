@@ -218,17 +218,40 @@ impl Packet {
     }
 }
 
+/// What a cache line is fetched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is only read.
+    Read,
+    /// It will be written: other CPUs lose their copies of it now instead of then.
+    Write,
+}
+
 /// Fetches the cache line at an address, whatever is there, where the CPU can be told to.
 #[inline]
-pub fn prefetch(address: *const u8) {
+pub fn prefetch(address: *const u8, purpose: Purpose) {
     #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing and faults at no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    match purpose {
+        Purpose::Read => {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing and faults at no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        }
+        // For the baseline of the architecture compilers make a read of `_MM_HINT_ET0`. A CPU that cannot do it takes
+        // it for no instruction.
+        Purpose::Write => {
+            // SAFETY: a prefetch changes no value and faults at no address.
+            unsafe {
+                core::arch::asm!(
+                    "prefetchw byte ptr [{}]",
+                    in(reg) address.addr(), // no pointer, because it is not followed
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    let _ = (address, purpose);
 }
 
 /// Access to the octets of packets.
@@ -245,11 +268,12 @@ impl Region {
         unsafe { std::slice::from_raw_parts(memory.as_ptr().add(offset), length) }
     }
 
-    /// Prefetches the packet's headers into the cache.
+    /// Fetches the packet's headers into the cache.
     #[inline]
-    pub fn prefetch(&self, packet: &Packet) {
+    pub fn prefetch(&self, packet: &Packet, purpose: Purpose) {
         let (memory, _) = self.raw_parts();
-        prefetch(memory.as_ptr().wrapping_add(packet.offset() as usize));
+        let address = memory.as_ptr().wrapping_add(packet.offset() as usize);
+        prefetch(address, purpose);
     }
 
     /// The packet's octets, to write.

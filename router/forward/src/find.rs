@@ -1,6 +1,6 @@
 //! Before the stages: what each packet of a batch came in by.
 
-use bora_buffer::{Packet, Region};
+use bora_buffer::{Packet, Purpose, Region};
 use bora_fib::PortId;
 
 use crate::device::{Trunk, has_tag};
@@ -52,7 +52,7 @@ fn look_at_each(
     batch.meta.resize(packets_of_all.len(), Meta::default());
     for (place, meta) in batch.meta.iter_mut().enumerate() {
         if let Some(next) = packets_of_all.get(place + AHEAD) {
-            region.prefetch(next);
+            region.prefetch(next, Purpose::Write);
         }
         let packet = &mut packets_of_all[place];
         let length = packet.length() as u64;
@@ -74,7 +74,7 @@ fn any_tag(packets: &[Packet], region: &Region) -> bool {
     let mut ahead = packets.iter().skip(AHEAD);
     packets.iter().any(|packet| {
         if let Some(next) = ahead.next() {
-            region.prefetch(next);
+            region.prefetch(next, Purpose::Write);
         }
         has_tag(region.octets(packet))
     })

@@ -1,6 +1,6 @@
 //! The short way of nearly every packet: all checks of the headers of a group of packets, side by side.
 
-use bora_buffer::{Packet, Region};
+use bora_buffer::{Packet, Purpose, Region};
 
 use crate::class::Planes;
 use crate::input::Ours;
@@ -69,7 +69,7 @@ impl Headers {
         let group = packets[start..].iter().zip(words.zip(others));
         for (packet, ((((one, two), three), four), (destination, length))) in group {
             if let Some(next) = ahead.next() {
-                region.prefetch(next);
+                region.prefetch(next, Purpose::Write);
             }
             let octets = region.octets(packet);
             let header: &[u8; HEADERS] = octets.first_chunk().unwrap_or(&[0; HEADERS]);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Purpose, Region};
 use bora_contract::Reason;
 
 use super::fault::Fault;
@@ -71,25 +71,31 @@ impl Receiver {
         let mut available = self.available()?;
         // buffers count, not packets: chains and bad packets cost time, too
         let (mut count, mut used) = (0, 0);
+        // here, because a field would be stored and loaded again for each packet
+        let mut taken = self.taken;
         while available > 0 && used < max {
-            let descriptor = self.ring.descriptor(self.taken);
+            let descriptor = self.ring.descriptor(taken);
             if descriptor.flags & DESC_FLAG_NEXT != 0 {
+                self.taken = taken;
                 let Some(slots) = self.chain(available)? else {
                     break;
                 };
                 available -= slots;
                 used += usize::from(slots);
                 count += usize::from(self.merge(slots, region, out, tally));
+                taken = self.taken;
                 continue;
             }
             let Some(frame) = self.frames.pop_front() else {
                 break;
             };
-            self.taken = self.taken.wrapping_add(1);
+            taken = taken.wrapping_add(1);
             available -= 1;
             used += 1;
             match frame.into_packet(region, descriptor.length as usize) {
                 Ok(packet) if packet.length() > 0 => {
+                    // the peer's CPU has the line, and the headers will be written
+                    region.prefetch(&packet, Purpose::Write);
                     out.push(packet);
                     count += 1;
                 }
@@ -103,6 +109,7 @@ impl Receiver {
                 }
             }
         }
+        self.taken = taken;
         Ok(count)
     }
 

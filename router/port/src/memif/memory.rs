@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use bora_buffer::Purpose;
 use rustix::fs::{
     FileType, MemfdFlags, SealFlags, Stat, fcntl_add_seals, fstat, fstatfs, ftruncate, memfd_create,
 };
@@ -192,9 +193,9 @@ impl SharedMemory {
 
     /// Fetches the cache line at `offset`, if it is inside.
     #[inline]
-    pub(super) fn prefetch(&self, offset: u32) {
+    pub(super) fn prefetch(&self, offset: u32, purpose: Purpose) {
         if let Some(address) = self.at(offset, 1) {
-            bora_buffer::prefetch(address.as_ptr());
+            bora_buffer::prefetch(address.as_ptr(), purpose);
         }
     }
 

@@ -129,6 +129,16 @@ impl Queue {
         (up && self.receiver.is_some(), up && self.sender.is_some())
     }
 
+    /// Fetches what the peer has written of its progress with our packets: coming here takes as long as the packets took.
+    #[inline]
+    fn prefetch_peer(&self) {
+        match &self.sender {
+            None => {}
+            Some(Sender::Client(sender)) => sender.ring.prefetch_tail(),
+            Some(Sender::Server(sender)) => sender.ring.prefetch_head(),
+        }
+    }
+
     #[cold]
     fn end_wait(&mut self) {
         self.waiting = false;
@@ -214,7 +224,12 @@ impl PortQueue for Queue {
             Some(Receiver::Server(ring)) => ring.receive(&self.region, out, max, &self.tally),
         };
         match received {
-            Ok(count) => count,
+            Ok(count) => {
+                if count > 0 {
+                    self.prefetch_peer();
+                }
+                count
+            }
             Err(fault) => self.give_up(fault),
         }
     }

@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
+use bora_buffer::{Purpose, prefetch};
 use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::fault::Fault;
@@ -164,6 +165,18 @@ impl Ring {
     #[inline]
     pub(super) fn set_tail(&self, tail: u16) {
         self.field(TAIL).store(tail, Ordering::Release);
+    }
+
+    /// Fetches the server's index into the cache.
+    #[inline]
+    pub(super) fn prefetch_tail(&self) {
+        prefetch(self.field(TAIL).as_ptr().cast(), Purpose::Read);
+    }
+
+    /// Fetches the client's index into the cache.
+    #[inline]
+    pub(super) fn prefetch_head(&self) {
+        prefetch(self.field(HEAD).as_ptr().cast(), Purpose::Read);
     }
 
     /// How far `theirs` is ahead of `ours`, which can be no more than `limit` slots.

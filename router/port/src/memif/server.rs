@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Purpose, Region};
 use bora_contract::Reason;
 
 use super::fault::Fault;
@@ -24,10 +24,10 @@ const AHEAD: u16 = 8;
 
 /// Fetches the beginning of a slot's buffer into the cache.
 #[inline]
-fn prefetch(ring: &Ring, regions: &Regions, index: u16) {
+fn prefetch(ring: &Ring, regions: &[Arc<SharedMemory>], index: u16, purpose: Purpose) {
     let descriptor = ring.descriptor(index);
     if let Some(memory) = regions.get(usize::from(descriptor.region)) {
-        memory.prefetch(descriptor.offset);
+        memory.prefetch(descriptor.offset, purpose);
     }
 }
 
@@ -90,9 +90,11 @@ impl Receiver {
         }
         // buffers count, not packets: chains and bad packets cost time, too
         let (mut count, mut used) = (0, 0);
+        let (ring, regions, mut tail) = (&self.ring, &*self.regions, self.tail);
+        let mut result = Ok(());
         while available > 0 && used < max {
             if available > AHEAD {
-                prefetch(&self.ring, &self.regions, self.tail.wrapping_add(AHEAD));
+                prefetch(ring, regions, tail.wrapping_add(AHEAD), Purpose::Read);
             }
             let Some(frame) = self.free.pop() else { break };
             let mut packet = match frame.into_packet(region, region.capacity()) {
@@ -102,65 +104,40 @@ impl Receiver {
                     break;
                 }
             };
-            let copied = self.copy(region.octets_mut(&mut packet), available);
-            let complete = matches!(copied, Ok(Some(_)));
-            // a fault is returned below
-            if let Ok(Some((slots, length))) = copied {
-                self.tail = self.tail.wrapping_add(slots);
-                available -= slots;
-                used += usize::from(slots);
-                if length > 0 && length <= packet.length() {
-                    packet.truncate(length);
-                    out.push(packet);
-                    count += 1;
+            let octets = region.octets_mut(&mut packet);
+            match copy_out(octets, ring, regions, tail, available) {
+                Ok(Some((slots, length))) => {
+                    tail = tail.wrapping_add(slots);
+                    available -= slots;
+                    used += usize::from(slots);
+                    if length > 0 && length <= packet.length() {
+                        packet.truncate(length);
+                        out.push(packet);
+                        count += 1;
+                        continue;
+                    }
+                    let reason = if length == 0 {
+                        Reason::RxMalformed
+                    } else {
+                        Reason::RxTooLong
+                    };
+                    tally.lost(reason, 1);
+                    self.free.push(packet.into_frame(region));
                     continue;
                 }
-                let reason = if length == 0 {
-                    Reason::RxMalformed
-                } else {
-                    Reason::RxTooLong
-                };
-                tally.lost(reason, 1);
+                Ok(None) => {}
+                Err(fault) => result = Err(fault),
             }
             self.free.push(packet.into_frame(region));
-            if !complete {
-                // what came before the fault is delivered; the fault is met again then
-                if count == 0 {
-                    self.ring.set_tail(self.tail);
-                    copied?;
-                }
-                break;
-            }
+            break;
         }
-        self.ring.set_tail(self.tail);
-        Ok(count)
-    }
-
-    /// Copies the next packet, of one buffer or a chain, to `octets`, as far as it fits; returns
-    /// its slots and whole length, or `None` while it is not all there.
-    #[inline]
-    fn copy(&self, octets: &mut [u8], available: u16) -> Result<Option<(u16, usize)>, Fault> {
-        let longest = self.ring.longest_chain();
-        let mut length = 0usize;
-        for slot in 0..available.min(longest) {
-            let descriptor = self.ring.descriptor(self.tail.wrapping_add(slot));
-            let part = descriptor.length as usize;
-            let end = length.saturating_add(part);
-            if let Some(target) = octets.get_mut(length..end) {
-                let memory = self.regions.get(usize::from(descriptor.region));
-                if !memory.is_some_and(|memory| memory.read(descriptor.offset, target)) {
-                    return Err(outside(&descriptor));
-                }
-            }
-            length = end;
-            if descriptor.flags & DESC_FLAG_NEXT == 0 {
-                return Ok(Some((slot + 1, length)));
-            }
+        self.tail = tail;
+        ring.set_tail(tail);
+        // what came before a fault is delivered; the fault is met again then
+        match count {
+            0 => result.map(|()| 0),
+            count => Ok(count),
         }
-        if available >= longest {
-            return Err(Fault::Chain(longest));
-        }
-        Ok(None)
     }
 
     #[inline]
@@ -211,15 +188,17 @@ impl Sender {
     ) -> Result<usize, Fault> {
         let limit = self.ring.size();
         let mut free = self.ring.distance(self.tail, self.ring.head(), limit)?;
-        let (mut count, mut refused) = (0, 0);
+        // here, because a field would be stored and loaded again for each packet
+        let (mut tail, mut count, mut refused) = (self.tail, 0, 0);
+        let (ring, regions) = (&self.ring, &*self.regions);
         let mut result = Ok(());
         for packet in packets.iter() {
             if free > AHEAD {
-                prefetch(&self.ring, &self.regions, self.tail.wrapping_add(AHEAD));
+                prefetch(ring, regions, tail.wrapping_add(AHEAD), Purpose::Write);
             }
-            match self.copy(region.octets(packet), free) {
+            match copy_in(region.octets(packet), ring, regions, tail, free) {
                 Ok(Some(slots)) => {
-                    self.tail = self.tail.wrapping_add(slots);
+                    tail = tail.wrapping_add(slots);
                     free -= slots;
                     count += 1;
                     refused += usize::from(slots == 0);
@@ -231,47 +210,14 @@ impl Sender {
                 }
             }
         }
-        self.ring.set_tail(self.tail);
+        self.tail = tail;
+        self.ring.set_tail(tail);
         tally.sent((count - refused) as u64);
         tally.refused(Reason::TxRefused, refused as u64);
         let frames = packets.drain(..count);
         self.sent
             .extend(frames.map(|packet| packet.into_frame(region)));
         result.map(|()| count)
-    }
-
-    /// Copies a packet to as many of the `free` buffers as it needs. Returns how many, none if the
-    /// peer's buffers are too small for it, or `None` if they are too few now.
-    #[inline]
-    fn copy(&self, octets: &[u8], free: u16) -> Result<Option<u16>, Fault> {
-        let longest = self.ring.longest_chain();
-        let mut rest = octets;
-        for slot in 0..free.min(longest) {
-            let index = self.tail.wrapping_add(slot);
-            let descriptor = self.ring.descriptor(index);
-            if descriptor.length == 0 {
-                return Err(Fault::Empty);
-            }
-            let (part, after) = rest.split_at(rest.len().min(descriptor.length as usize));
-            let memory = self.regions.get(usize::from(descriptor.region));
-            if !memory.is_some_and(|memory| memory.write(descriptor.offset, part)) {
-                return Err(outside(&descriptor));
-            }
-            let more = !after.is_empty();
-            self.ring.set_descriptor(
-                index,
-                Descriptor {
-                    flags: u16::from(more) * DESC_FLAG_NEXT,
-                    length: part.len() as u32,
-                    ..descriptor
-                },
-            );
-            if !more {
-                return Ok(Some(slot + 1));
-            }
-            rest = after;
-        }
-        Ok((free >= longest).then_some(0))
     }
 
     #[inline]
@@ -288,4 +234,77 @@ impl Sender {
         self.reclaim(pool);
         self.ring
     }
+}
+
+/// Copies a packet to as many of the `free` buffers from slot `tail` on as it needs. Returns how many, none if the
+/// peer's buffers are too small for it, or `None` if they are too few now.
+#[inline]
+fn copy_in(
+    octets: &[u8],
+    ring: &Ring,
+    regions: &[Arc<SharedMemory>],
+    tail: u16,
+    free: u16,
+) -> Result<Option<u16>, Fault> {
+    let longest = ring.longest_chain();
+    let mut rest = octets;
+    for slot in 0..free.min(longest) {
+        let index = tail.wrapping_add(slot);
+        let descriptor = ring.descriptor(index);
+        if descriptor.length == 0 {
+            return Err(Fault::Empty);
+        }
+        let (part, after) = rest.split_at(rest.len().min(descriptor.length as usize));
+        let memory = regions.get(usize::from(descriptor.region));
+        if !memory.is_some_and(|memory| memory.write(descriptor.offset, part)) {
+            return Err(outside(&descriptor));
+        }
+        let more = !after.is_empty();
+        ring.set_descriptor(
+            index,
+            Descriptor {
+                flags: u16::from(more) * DESC_FLAG_NEXT,
+                length: part.len() as u32,
+                ..descriptor
+            },
+        );
+        if !more {
+            return Ok(Some(slot + 1));
+        }
+        rest = after;
+    }
+    Ok((free >= longest).then_some(0))
+}
+
+/// Copies the packet at slot `tail`, of one buffer or a chain, to `octets`, as far as it fits; returns
+/// its slots and whole length, or `None` while it is not all there.
+#[inline]
+fn copy_out(
+    octets: &mut [u8],
+    ring: &Ring,
+    regions: &[Arc<SharedMemory>],
+    tail: u16,
+    available: u16,
+) -> Result<Option<(u16, usize)>, Fault> {
+    let longest = ring.longest_chain();
+    let mut length = 0usize;
+    for slot in 0..available.min(longest) {
+        let descriptor = ring.descriptor(tail.wrapping_add(slot));
+        let part = descriptor.length as usize;
+        let end = length.saturating_add(part);
+        if let Some(target) = octets.get_mut(length..end) {
+            let memory = regions.get(usize::from(descriptor.region));
+            if !memory.is_some_and(|memory| memory.read(descriptor.offset, target)) {
+                return Err(outside(&descriptor));
+            }
+        }
+        length = end;
+        if descriptor.flags & DESC_FLAG_NEXT == 0 {
+            return Ok(Some((slot + 1, length)));
+        }
+    }
+    if available >= longest {
+        return Err(Fault::Chain(longest));
+    }
+    Ok(None)
 }
