@@ -303,6 +303,7 @@ static __always_inline bool read_frame(void *ip, void *end, struct arrived *arri
 	arrived->check = bpf_ntohs(signature->check);
 	arrived->checksum = bpf_ntohs(datagram[3]);
 	length = bpf_ntohs(header[v4 ? 1 : 2]) + (v4 ? 0 : IPV6_HEADER);
+	barrier_var(length); /* else clang masks no number that it knows to be small, and Linux 6.12 does not see that it is */
 	if (v4) {
 		for (int i = 0; i < IPV4_HEADER / 2; i++)
 			sum += header[i];
