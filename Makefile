@@ -8,8 +8,8 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
-	test-vm-package coverage vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
+	test-vm-package coverage vm-quick test-instructions vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-instructions bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -36,7 +36,7 @@ demo: build ## Forward real traffic between namespaces and show it
 	@scripts/as-root $(BORA)-lab demo
 
 # Stages of `make test`, and of `make test-all` with the minutes that each takes on two idle CPUs; what tells most comes first.
-TEST := lint test-ready unit hero-quick conformance-quick integration-quick fuzz-quick vm-quick
+TEST := lint test-ready unit hero-quick conformance-quick integration-quick fuzz-quick vm-quick test-instructions
 TEST_ALL := lint=3 test-ready=8 unit=4 doc-tests=2 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
 	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=40 test-selftests=240
 
@@ -55,7 +55,7 @@ unit conformance conformance-quick integration integration-alone integration-lon
 integration integration-alone integration-long integration-quick: export BORA_DPDK := $(CURDIR)/target/debug/bora
 integration integration-alone integration-long integration-quick: export BORA_HERO := $(CURDIR)/target/debug/bora-hero
 # Another build of Bora takes minutes: quick tests take the binary of the unit tests' build.
-conformance-quick integration-quick fuzz-quick vm-quick: export BORA := $(CURDIR)/target/debug/bora
+conformance-quick integration-quick fuzz-quick vm-quick test-instructions: export BORA := $(CURDIR)/target/debug/bora
 
 lint: deps ## Formatting, lints, and whether the documents agree with the code
 	$(CARGO) fmt --all --check
@@ -75,7 +75,7 @@ integration-deps: deps
 
 vm-deps:
 	@scripts/deps-vm
-	@scripts/as-root $(PYTHON) tests/vm/kernels.py 6.1 newest >/dev/null
+	@scripts/as-root $(PYTHON) tests/vm/kernels.py 6.1 6.12 newest >/dev/null
 
 # One of them compiles while the others wait for archives.
 test-ready: deps ## What `make test` needs: programs, packages, kernels of guests
@@ -113,6 +113,9 @@ integration-quick: test-build hero-model integration-deps
 
 vm-quick: test-build vm-deps
 	@scripts/as-root $(PYTHON) tests/vm/run.py --quick
+
+test-instructions: test-build vm-deps ## Whether express takes more instructions a packet than lab/bench/instructions/table.json says
+	@scripts/as-root $(PYTHON) lab/bench/instructions/bench.py --check
 
 # A part: make test-vm ARGS="--kernel newest --card igb"; more of TCP: ARGS="--tcp-minutes 3"
 test-vm: build ## Debian's kernels and emulated cards in guests, written to docs/machines.md
@@ -237,6 +240,12 @@ bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairnes
 bench-peers: build ## Routers that Debian packages, beside Bora: DPDK's l3fwd and testpmd, xdp-forward
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root env $(if $(BORA_SUITE),BORA_SUITE=$(BORA_SUITE)) scripts/bench-peers $(ARGS)
+
+# Another kernel: make bench-instructions ARGS="--kernel newest"; a new table: ARGS=--write. Not part of `make bench`: it needs Debian's archive and QEMU.
+bench-instructions: build ## Instructions a packet of kernel, xdp-forward and express, counted in a guest: the same on every machine
+	@scripts/deps-vm
+	$(CARGO) build --release -p bora-bench --bin bench-instructions
+	@scripts/as-root $(PYTHON) lab/bench/instructions/bench.py $(ARGS)
 
 # Rounds and more: make bench-nat ARGS="--kernel 6.12 --rounds 1 --flows 1". Not part of `make bench`: it needs Debian's archive and QEMU.
 bench-nat: build ## UDP flows through masquerade and DNAT in a guest: nftables, Linux's flowtable, xdp-forward and express

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from lib.bora import Bora, binary
+from lib.load import Load, trailer
 from lib.packets import udp4, udp6
 
 FORBIDDEN, ALLOWED = 4444, 5555
+LAG_SECONDS = 0.5  # what has been sent arrives within them
 RESUME_SECONDS = 30.0  # Bora looks again after ten times what a look took, which on a busy machine is a second
-# The program checks hooks for each packet, so they count at once; of ip rules Bora learns by an event.
+# The program checks hooks in each poll, so they count at once; of ip rules Bora learns by an event.
 NOTICE_SECONDS = {"ip-rule": 1.5, "ip-rule-v6": 1.5}
 NFT = "nft add table {table}; nft add chain {table} c '{{ type filter hook {hook} priority 0; }}'; " \
       "nft add rule {table} c udp dport 4444 drop"
@@ -147,6 +149,31 @@ def test_what_to_add_to_the_ruleset(guarded):
         shell(net, undo)
     wait_for_guard(net, False, "the rule is gone, but Bora still reports it")
     assert not net.bora.show("sync")["flows"]["lines"]
+
+
+def test_a_rule_in_the_middle_of_a_load(guarded):
+    """What the guard has found for packets of a poll counts for that poll only, also when packets of the other IP version go on."""
+    net = guarded
+    datagrams = (udp4(net.behind4(0), net.behind4(1), dport=FORBIDDEN), udp6(net.behind6(0), net.behind6(1), dport=ALLOWED))
+    frames = [net.frame(datagram[:-len(trailer(0))] + trailer(flow)) for flow, datagram in enumerate(datagrams)]
+    with Load((net.host_name(0), "h0"), (net.host_name(1), "h1"), frames, 0) as load:
+        def arrive(version, seconds):
+            """How many packets of an IP version arrive in that time."""
+            before, flow = load.count(), (4, 6).index(version)
+            time.sleep(seconds)
+            return sum(arrival[1] == flow for arrival in load.arrivals[before:])
+
+        deadline = time.monotonic() + RESUME_SECONDS
+        while not arrive(4, 0.1):
+            assert time.monotonic() < deadline, "nothing arrives"
+        undo, _ = set_rule(net, "xfrm")
+        try:
+            time.sleep(LAG_SECONDS)
+            assert arrive(4, 1.0) == 0, "forbidden packets go on"
+            assert arrive(6, 1.0) > 0, "allowed packets do not"
+        finally:
+            shell(net, undo)
+    check_resumes(net, (4,))
 
 
 def check_greedy_macvlan(net):

@@ -13,6 +13,7 @@ pub mod dpdk;
 pub mod engine;
 pub mod fib_plot;
 pub mod full_table;
+pub mod instructions;
 mod interrupt;
 pub mod machine;
 pub mod macvlans;

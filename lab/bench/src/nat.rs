@@ -16,6 +16,8 @@ use crate::{Results, Row, ends};
 const BASE: &str = "nftables";
 /// Flows of masquerade, and as many of DNAT, in the table in every case: as many as the sender has frames.
 pub const FLOWS: u32 = 8192;
+/// Length of frames.
+const OCTETS: u16 = 64;
 /// How often packets of all flows are sent until all are there: some of the first packets are lost.
 const ATTEMPTS: usize = 20;
 /// First UDP port of the clients. Masquerade keeps it.
@@ -201,7 +203,7 @@ fn one(
     let mut rates = vec![];
     for (way, flows) in cases(plan) {
         let before = redirected(&network, way)?;
-        let measured = testbed.measure_stream(way.stream(flows), plan.time)?;
+        let measured = testbed.measure_stream(way.stream(flows), OCTETS, plan.time)?;
         let redirected = (redirected(&network, way)? - before) as f64;
         let arrived = measured.arrived.received as f64;
         let share = redirected / arrived;
@@ -230,7 +232,7 @@ fn make_flows(testbed: &mut Testbed, subject: &Subject<'_>, time: Duration) -> a
     let (wanted, mut flows) = (2 * FLOWS, String::new());
     for _ in 0..ATTEMPTS {
         for way in Way::ALL {
-            testbed.measure_stream(way.stream(FLOWS), time)?;
+            testbed.measure_stream(way.stream(FLOWS), OCTETS, time)?;
         }
         flows = testbed.network().router().run(count)?;
         if flows.trim() == wanted.to_string() {
@@ -271,7 +273,7 @@ fn redirected(network: &Network, way: Way) -> anyhow::Result<u64> {
 /// The rate of generator and sink without a router.
 fn alone(testbed: &mut Testbed, flows: u32, time: Duration) -> anyhow::Result<f64> {
     let offer = Offer {
-        traffic: Traffic::V4(64),
+        traffic: Traffic::V4(OCTETS),
         flows,
         rate: 0,
         time,

@@ -180,9 +180,14 @@ impl Testbed {
         send(path, traffic, 0, time, || Ok(()))
     }
 
-    /// Sends frames of 64 octets of a stream through the router, from either host to the other, as fast as it goes,
+    /// Sends frames of this length of a stream through the router, from either host to the other, as fast as it goes,
     /// and counts what arrives.
-    pub fn measure_stream(&mut self, stream: Stream, time: Duration) -> anyhow::Result<Measured> {
+    pub fn measure_stream(
+        &mut self,
+        stream: Stream,
+        octets: u16,
+        time: Duration,
+    ) -> anyhow::Result<Measured> {
         let path = match (stream.from, stream.to) {
             BACK => match &mut self.back {
                 Some(path) => path,
@@ -195,7 +200,7 @@ impl Testbed {
         };
         let traffic = traffic::Traffic {
             streams: vec![stream],
-            frames: FrameMix::of(64),
+            frames: FrameMix::of(octets),
         };
         send((&*self.network, path), traffic, 0, time, || Ok(()))
     }

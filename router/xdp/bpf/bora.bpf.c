@@ -18,6 +18,7 @@
 #include "maps.h"
 #include "pass.h"
 #include "guard.h"
+#include "poll.h"
 #include "buffer.h"
 #include "choice.h"
 #include "device.h"
@@ -101,6 +102,7 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 	struct port_row *row;
 	__be16 type = 0;
 
+	p.poll = poll_of(dev);
 	if (!port)
 		return XDP_PASS;
 	count = counters_of(port->index);
@@ -181,6 +183,7 @@ static __always_inline int flow_decides(struct xdp_md *ctx)
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
 		.beyond = octets_beyond(ctx),
+		.poll = poll_of_cpu(),
 		.port = BORA_MAX_PORTS, /* none: it is no port any more */
 	};
 	struct port_row *row;
@@ -228,7 +231,8 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	p.l3 = p.eth + 1;
 	dev = device_of(ctx);
 	in = port_of_interface(ctx->ingress_ifindex);
-	if (!in || is_elsewhere(dev))
+	p.poll = poll_of(dev);
+	if (!in || ((!p.poll || !p.poll->found) && is_elsewhere(dev)))
 		return XDP_PASS; /* not a port yet, or no longer */
 	if (was_injected(in))
 		return XDP_PASS; /* counted when it was punted */

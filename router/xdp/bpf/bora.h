@@ -52,6 +52,7 @@ struct bora_symbols {
 	__u64 selinux_xfrm_refcount;
 	__u64 netlabel_mgmt_protocount;
 	__u64 egress_needed_key;
+	__u64 per_cpu_offset; /* __per_cpu_offset[], by CPU */
 };
 
 /* Argument of fib_ask(). */

@@ -43,24 +43,48 @@ static __always_inline __u32 reason_of_lookup(const struct packet *p, bool v6, l
 	}
 }
 
-/*
- * What Bora's FIB says of an address: see fib_hop(). The program reads the main table only; where rules or a
- * VRF lead to others, Linux is asked.
- */
+/* Whether Bora's FIB decides. The program reads the main table only; where rules or a VRF lead to others, Linux is asked. */
+static __always_inline bool has_fib(const struct bora_port *in, bool v6)
+{
+	return fib_node_pages && fib_valid[v6] && !(in->flags & (v6 ? BORA_PORT_POLICY6 : BORA_PORT_POLICY4));
+}
+
+/* What Bora's FIB says of an address: see fib_hop(). */
 static __always_inline __u32 hop_of(const struct bora_port *in, const void *address, bool v6)
 {
-	if (!fib_node_pages || !fib_valid[v6])
+	return has_fib(in, v6) ? fib_hop(fib_lookup(address, v6)) : 0;
+}
+
+static __always_inline bool is_destination(const struct poll *poll, const __be32 *address, bool v6)
+{
+	return poll->destination[0] == address[0] &&
+	       (!v6 || (poll->destination[1] == address[1] && poll->destination[2] == address[2] &&
+			poll->destination[3] == address[3]));
+}
+
+/* What Bora's FIB says of the packet's destination. It is looked up once for packets of a poll that follow each other. */
+static __always_inline __u32 hop_of_destination(const struct packet *p, bool v6, const struct bora_port *in)
+{
+	const __be32 *address = !v6 ? &p->ip4->daddr : p->ip6->daddr.in6_u.u6_addr32;
+	struct poll *poll = p->poll;
+
+	if (!poll)
+		return hop_of(in, address, v6);
+	if (!has_fib(in, v6))
 		return 0;
-	if (in->flags & (v6 ? BORA_PORT_POLICY6 : BORA_PORT_POLICY4))
-		return 0;
-	return fib_hop(fib_lookup(address, v6));
+	if ((poll->found & POLL_HOP(v6)) && is_destination(poll, address, v6))
+		return poll->hop;
+	poll->hop = fib_hop(fib_lookup(address, v6));
+	poll->found = (poll->found & ~POLL_HOP(!v6)) | POLL_HOP(v6);
+	__builtin_memcpy(poll->destination, address, v6 ? sizeof(poll->destination) : sizeof(*address));
+	return poll->hop;
 }
 
 /* The way by Bora's FIB. Linux has the last word on packets that are too big for it. */
 static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const struct bora_port *in,
 				      struct way *way)
 {
-	__u32 hop = hop_of(in, !v6 ? (void *)&p->ip4->daddr : (void *)&p->ip6->daddr, v6);
+	__u32 hop = hop_of_destination(p, v6, in);
 	struct fib_adjacency *adjacency;
 
 	if (hop & BORA_FIB_REASON)
@@ -336,6 +360,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 		count->reasons[BORA_NO_OUTPUT]++; /* no headroom */
 		return XDP_DROP;
 	}
+	recognize_poll(p->poll, port);
 	/* this invalidates the packet pointers */
 	if (!padded)
 		trim(ctx, p, out, tags);

@@ -119,13 +119,26 @@ static __always_inline bool is_for_another(const struct ethhdr *eth, const struc
 	return !(eth->h_dest[0] & 1) && !is_for(eth, in->mac) && !(in->flags & BORA_PORT_PROMISCUOUS);
 }
 
+/* What the guard says of this IP version in this poll. */
+static __always_inline bool guard_holds(struct poll *poll, __u32 found, struct net_device *dev, bool v6)
+{
+	bool holds;
+
+	if (found & POLL_KNOWN(v6))
+		return found & POLL_HOLDS(v6);
+	holds = kernel_has_a_say(dev, v6);
+	if (poll)
+		poll->found |= POLL_KNOWN(v6) | (holds ? POLL_HOLDS(v6) : 0);
+	return holds;
+}
+
 /* Why this packet is not plain transit traffic, or REASON_NONE. */
 static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 				  const struct bora_port *in, struct net_device *dev)
 {
-	__u32 reason;
+	__u32 found = p->poll ? p->poll->found : 0, reason;
 
-	if (bpf_ktime_get_coarse_ns() > lease_until)
+	if (!(found & POLL_KNOWN(v6)) && bpf_ktime_get_coarse_ns() > lease_until)
 		return BORA_NO_LEASE;
 	if (!is_for(p->eth, in->mac))
 		return BORA_FOREIGN_MAC;
@@ -133,7 +146,7 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 		return BORA_VLAN_TAG;
 	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
 		return BORA_GUARD;
-	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(dev, v6))
+	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && guard_holds(p->poll, found, dev, v6))
 		return BORA_GUARD;
 	reason = v6 ? check_ipv6(p, in) : check_ipv4(p, in, dev);
 	if (reason == REASON_NONE && p->session && p->l3_length > p->session_length)

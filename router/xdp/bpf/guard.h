@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The guard: XDP runs before netfilter, xfrm and tc, so the program looks at Linux's own hook lists
- * for every packet. So a rule takes effect when it does in Linux, not when the control side hears
+ * in every NAPI poll (poll.h). So a rule takes effect when it does in Linux, not when the control side hears
  * of it.
  */
 #ifndef BORA_GUARD_H

@@ -129,6 +129,11 @@ struct net_device_ops {
 	void *ndo_xdp_xmit; /* the function */
 };
 
+/* Frames that wait for the end of a NAPI poll at an output; one for each CPU. */
+struct xdp_dev_bulk_queue {
+	struct net_device *dev_rx; /* where they came in by; NULL if there are none */
+};
+
 struct net_device {
 	struct net_device_ops *netdev_ops;
 	unsigned int mtu;
@@ -142,6 +147,7 @@ struct net_device {
 	struct bpf_mprog_entry *tcx_egress;
 	struct mini_Qdisc *miniq_ingress;
 	struct mini_Qdisc *miniq_egress;
+	struct xdp_dev_bulk_queue *xdp_bulkq;
 	__u8 priv[]; /* Linux 6.10 and later */
 };
 

@@ -22,6 +22,14 @@
  * A packet, as both tiers see it. v6 is a constant in every call of the functions below, so they
  * are compiled once for each IP version.
  */
+/* A NAPI poll of this CPU (poll.h). */
+struct poll {
+	__u64 queue; /* struct xdp_dev_bulk_queue of this CPU at an output of the poll; 0: none yet */
+	__u32 found; /* bits POLL_KNOWN, POLL_HOLDS, POLL_HOP */
+	__u32 hop; /* what the FIB says of `destination`, if POLL_HOP is set */
+	__be32 destination[4]; /* IPv4: the first */
+};
+
 struct packet {
 	struct ethhdr *eth;
 	void *l3;
@@ -37,6 +45,7 @@ struct packet {
 	__u16 session_length; /* octets that the header of a PPPoE session claims for the IP packet */
 	__be16 session; /* number of the PPPoE session; 0: none */
 	__be32 hidden_tag; /* VLAN tag beside the frame, as device_of_packet() has found it; 0: none */
+	struct poll *poll; /* the NAPI poll that it came in by; may be NULL */
 	bool hides_tag; /* a VLAN tag is beside the frame, and no VLAN device has been looked for */
 };
 

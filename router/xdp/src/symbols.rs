@@ -61,6 +61,7 @@ fn slot<'s>(symbols: &'s mut bora_symbols, name: &str) -> Option<&'s mut u64> {
         "selinux_xfrm_refcount" => &mut symbols.selinux_xfrm_refcount,
         "netlabel_mgmt_protocount" => &mut symbols.netlabel_mgmt_protocount,
         "egress_needed_key" => &mut symbols.egress_needed_key,
+        "__per_cpu_offset" => &mut symbols.per_cpu_offset,
         _ => return None,
     })
 }
