@@ -189,6 +189,8 @@ extern struct mutex hero_cards_lock;
 extern struct workqueue_struct *hero_queue;
 extern const struct net_device_ops hero_netdev_ops;
 extern const struct ethtool_ops hero_ethtool_ops;
+extern const struct dev_pm_ops hero_pm_ops;
+extern const struct pci_error_handlers hero_error_handlers;
 
 static inline u32 hero_read(const struct hero *hero, unsigned int reg)
 {
@@ -211,10 +213,15 @@ static inline bool hero_is_hero(const struct net_device *dev)
 	return dev->netdev_ops == &hero_netdev_ops;
 }
 
-/* hero_main.c */
+/* hero_life.c */
 int hero_up(struct hero *hero);
 void hero_down(struct hero *hero);
+void hero_watch(struct work_struct *work);
+void hero_reset_work(struct work_struct *work);
 void hero_reset_later(struct hero *hero, const char *why);
+
+/* hero_netdev.c */
+void hero_netdev_init(struct hero *hero);
 
 /* hero_card.c */
 int hero_card_check(struct hero *hero);
