@@ -27,6 +27,14 @@
 #define HERO_PEERS		(HERO_CARDS - 1)
 #define HERO_MAX_ROUTES		64
 
+/* Routes that the places of all cards of a bus are given to, and some more. */
+#define HERO_CHOICES		512
+/* Routes of which a card's driver knows what they carry, and packets of a second that tell it. */
+#define HERO_RATES		256
+#define HERO_SAMPLES		512
+/* A packet per second, as rates are counted. */
+#define HERO_RATE_ONE		16
+
 /* Words of a completion ring, and the most descriptors outstanding. */
 #define HERO_SLOTS		256
 /* Most descriptors of a vector, and the octets of its place in memory. */
@@ -136,7 +144,30 @@ struct hero_route {
 	u8 len;
 	bool on;
 	u8 mac[ETH_ALEN];
+	u64 packets;		/* forwarded since it is there */
+	u64 rated;		/* those among them that are in its rate */
 };
+
+/* Destinations of packets that have come to the host. */
+struct hero_sampler {
+	spinlock_t lock;	/* taken, dst */
+	u32 every;		/* about one packet in so many; 0: none */
+	u32 skip;		/* packets before the next one; of NAPI */
+	u32 taken;		/* those beyond HERO_SAMPLES are not kept */
+	u32 dst[HERO_SAMPLES];
+};
+
+/* What a route carries. */
+struct hero_rate {
+	u32 dst;
+	u8 len;
+	bool held;		/* it has a place on the card */
+	u32 packets;		/* in this period */
+	u32 rate;		/* HERO_RATE_ONEths of a packet per second */
+};
+
+/* Who gets the places of a card. */
+enum hero_policy { HERO_POLICY_PREFIX, HERO_POLICY_RATE };
 
 struct hero {
 	struct net_device *dev;
@@ -179,6 +210,16 @@ struct hero {
 	u32 peer_base[HERO_PEERS];		/* 0: none */
 	u8 routes;		/* slots of the card */
 	struct hero_route route[HERO_MAX_ROUTES];
+	u64 slot_packets[HERO_MAX_ROUTES];	/* forwarded by a slot, whatever was in it */
+
+	/* The choice of routes, under hero_fib_lock. */
+	enum hero_policy policy;
+	u32 min_rate;		/* with less, packets per second, no route takes another's place */
+	DECLARE_BITMAP(picked, HERO_CHOICES);
+	struct hero_sampler sampler;
+	struct hero_rate rates[HERO_RATES];
+	unsigned int rated;	/* those of `rates` that are in use */
+	unsigned long rates_since;
 
 	struct delayed_work watch;
 	struct work_struct reset;
@@ -232,6 +273,7 @@ void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
 void hero_card_clear_route(struct hero *hero, unsigned int slot);
 void hero_card_read_counters(struct hero *hero);
+void hero_card_read_routes(struct hero *hero);
 bool hero_card_find_peers(struct hero *hero);
 void hero_card_gone(struct hero *hero);
 
@@ -273,6 +315,9 @@ int hero_xdp_xmit(struct net_device *dev, int n, struct xdp_frame **frames, u32 
 bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp,
 		  unsigned int *flags);
 void hero_xdp_finish(struct hero *hero, unsigned int flags);
+
+/* hero_rate.c */
+void hero_rate_sample(struct hero *hero, const struct sk_buff *skb);
 
 /* hero_fib.c */
 int hero_fib_init(void);

@@ -6,6 +6,9 @@
 
 #include "hero.h"
 
+/* Packets per second; with less, a place is not worth a change. */
+#define HERO_MIN_RATE 100
+
 static int debug = -1;
 module_param(debug, int, 0);
 MODULE_PARM_DESC(debug, "Messages, as bits or -1 for the default");
@@ -41,6 +44,9 @@ static void hero_init(struct hero *hero, struct net_device *dev, struct pci_dev 
 	hero->tx_limit = HERO_SLOTS;
 	spin_lock_init(&hero->irq_lock);
 	spin_lock_init(&hero->cmd_lock);
+	spin_lock_init(&hero->sampler.lock);
+	hero->policy = HERO_POLICY_RATE;
+	hero->min_rate = HERO_MIN_RATE;
 	for (k = 0; k < HERO_PRIORITIES; k++)
 		u64_stats_init(&hero->rx[k].stats.sync);
 	u64_stats_init(&hero->tx.stats.sync);
@@ -123,9 +129,8 @@ static int hero_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = register_netdev(dev);
 	if (err)
 		goto rings;
-	netif_info(hero, probe, dev, "card %u of its bus, %lu routes, %s\n", hero->index,
-		   FIELD_GET(HERO_STATUS_ROUTES, (unsigned long)hero_read(hero, HERO_STATUS)),
-		   hero->fast_path ? "fast path" : "no fast path");
+	netif_info(hero, probe, dev, "card %u of its bus, %u routes, %s\n", hero->index,
+		   hero->routes, hero->fast_path ? "fast path" : "no fast path");
 	hero_join(hero);
 	pci_save_state(pdev);
 	return 0;
