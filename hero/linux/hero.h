@@ -138,6 +138,14 @@ struct hero_tx {
 	u64_stats_t dropped;	/* under the queue's lock, like copied */
 };
 
+#define HERO_CLASS_WORDS	3
+
+/* Which packets have the high priority: words as the card has them. */
+struct hero_class {
+	u32 value[HERO_CLASS_WORDS];
+	u32 mask[HERO_CLASS_WORDS];
+};
+
 /* A route of the fast path, in a slot of the card. */
 struct hero_route {
 	u32 address;
@@ -212,6 +220,12 @@ struct hero {
 	struct hero_route route[HERO_MAX_ROUTES];
 	u64 slot_packets[HERO_MAX_ROUTES];	/* forwarded by a slot, whatever was in it */
 
+	struct hero_class class;	/* under cmd_lock */
+	struct list_head tc_rules;	/* under the RTNL, like `control` */
+	bool control;		/* precedence 6 and 7 are in the class */
+	struct devlink *devlink;
+	struct dentry *debug;
+
 	/* The choice of routes, under hero_fib_lock. */
 	enum hero_policy policy;
 	u32 min_rate;		/* with less, packets per second, no route takes another's place */
@@ -272,6 +286,7 @@ void hero_card_set_mac(struct hero *hero);
 void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
 void hero_card_clear_route(struct hero *hero, unsigned int slot);
+void hero_card_set_class(struct hero *hero, const struct hero_class *class);
 void hero_card_read_counters(struct hero *hero);
 void hero_card_read_routes(struct hero *hero);
 bool hero_card_find_peers(struct hero *hero);
@@ -315,6 +330,22 @@ int hero_xdp_xmit(struct net_device *dev, int n, struct xdp_frame **frames, u32 
 bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp,
 		  unsigned int *flags);
 void hero_xdp_finish(struct hero *hero, unsigned int flags);
+
+/* hero_tc.c */
+void hero_tc_init(struct hero *hero);
+int hero_tc_set_control(struct hero *hero, bool on, struct netlink_ext_ack *extack);
+int hero_setup_tc(struct net_device *dev, enum tc_setup_type type, void *data);
+int hero_set_features(struct net_device *dev, netdev_features_t features);
+
+/* hero_devlink.c */
+int hero_devlink_open(struct hero *hero);
+void hero_devlink_close(struct hero *hero);
+
+/* hero_debug.c */
+void hero_debug_init(void);
+void hero_debug_exit(void);
+void hero_debug_open(struct hero *hero);
+void hero_debug_close(struct hero *hero);
 
 /* hero_rate.c */
 void hero_rate_sample(struct hero *hero, const struct sk_buff *skb);

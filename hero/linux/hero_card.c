@@ -9,10 +9,6 @@
 
 /* A card is back after some cycles; an emulated one may be slow. */
 #define HERO_RESET_WAIT (2 * HZ)
-/* High priority: precedence 6 and 7 of the TOS field, which routing protocols use (RFC
- * 2474, 4.2.2).
- */
-#define HERO_TOS_HIGH (0xc0 << 8)
 
 /* Whether this is a card that the driver knows, and how many routes it has. */
 int hero_card_check(struct hero *hero)
@@ -87,18 +83,31 @@ void hero_card_set_promiscuous(struct hero *hero, bool on)
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
-/* The match for high priority, for all destinations. */
-static void hero_card_set_classes(struct hero *hero)
+/* The match for high priority, for all destinations. Needs a commit. */
+static void hero_card_write_classes(struct hero *hero)
 {
-	unsigned int k;
+	unsigned int reg = HERO_CLASS, d, k;
 
-	for (k = 0; k < HERO_CARDS * 2; k++) {
-		unsigned int reg = HERO_CLASS + 3 * k;
-
-		hero_write(hero, reg, 0);
-		hero_write(hero, reg + 1, 0);
-		hero_write(hero, reg + 2, HERO_TOS_HIGH);
+	for (d = 0; d < HERO_CARDS; d++) {
+		for (k = 0; k < HERO_CLASS_WORDS; k++)
+			hero_write(hero, reg++, hero->class.value[k]);
+		for (k = 0; k < HERO_CLASS_WORDS; k++)
+			hero_write(hero, reg++, hero->class.mask[k]);
 	}
+}
+
+/* Says which packets have the high priority. While this is written, none has. */
+void hero_card_set_class(struct hero *hero, const struct hero_class *class)
+{
+	spin_lock_bh(&hero->cmd_lock);
+	if (memcmp(&hero->class, class, sizeof(*class))) {
+		hero->class = *class;
+		if (test_bit(HERO_UP, &hero->flags)) {
+			hero_card_write_classes(hero);
+			hero_write(hero, HERO_CMD, hero->cmd | HERO_CMD_COMMIT);
+		}
+	}
+	spin_unlock_bh(&hero->cmd_lock);
 }
 
 /* Configures the card after its reset, and lets it receive and send. */
@@ -111,7 +120,7 @@ void hero_card_start(struct hero *hero)
 	for (d = 0; d < HERO_PEERS; d++)
 		hero_write(hero, HERO_PEER_BASE + d, hero->peer_base[d]);
 	spin_lock_bh(&hero->cmd_lock);
-	hero_card_set_classes(hero);
+	hero_card_write_classes(hero);
 	memset(hero->route, 0, sizeof(hero->route));
 	memset(hero->last, 0, sizeof(hero->last));
 	memset(hero->last_routes, 0, sizeof(hero->last_routes));

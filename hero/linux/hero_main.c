@@ -52,6 +52,7 @@ static void hero_init(struct hero *hero, struct net_device *dev, struct pci_dev 
 	u64_stats_init(&hero->tx.stats.sync);
 	INIT_DELAYED_WORK(&hero->watch, hero_watch);
 	INIT_WORK(&hero->reset, hero_reset_work);
+	hero_tc_init(hero);
 	hero_netdev_init(hero);
 }
 
@@ -129,12 +130,19 @@ static int hero_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = register_netdev(dev);
 	if (err)
 		goto rings;
+	err = hero_devlink_open(hero);
+	if (err)
+		goto netdev;
+	hero_debug_open(hero);
 	netif_info(hero, probe, dev, "card %u of its bus, %u routes, %s\n", hero->index,
 		   hero->routes, hero->fast_path ? "fast path" : "no fast path");
 	hero_join(hero);
 	pci_save_state(pdev);
 	return 0;
 
+netdev:
+	unregister_netdev(dev);
+	cancel_work_sync(&hero->reset);
 rings:
 	hero_rings_free(hero);
 unmap:
@@ -154,6 +162,8 @@ static void hero_remove(struct pci_dev *pdev)
 {
 	struct hero *hero = pci_get_drvdata(pdev);
 
+	hero_debug_close(hero);
+	hero_devlink_close(hero);
 	mutex_lock(&hero_cards_lock);
 	list_del(&hero->list);
 	mutex_unlock(&hero_cards_lock);
@@ -193,12 +203,14 @@ static int __init hero_module_init(void)
 	err = hero_fib_init();
 	if (err)
 		goto queue;
+	hero_debug_init();
 	err = pci_register_driver(&hero_driver);
 	if (err)
 		goto fib;
 	return 0;
 
 fib:
+	hero_debug_exit();
 	hero_fib_exit();
 queue:
 	destroy_workqueue(hero_queue);
@@ -208,6 +220,7 @@ queue:
 static void __exit hero_module_exit(void)
 {
 	pci_unregister_driver(&hero_driver);
+	hero_debug_exit();
 	hero_fib_exit();
 	destroy_workqueue(hero_queue);
 }

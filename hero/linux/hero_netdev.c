@@ -116,6 +116,8 @@ const struct net_device_ops hero_netdev_ops = {
 	.ndo_validate_addr = eth_validate_addr,
 	.ndo_tx_timeout = hero_tx_timeout,
 	.ndo_get_stats64 = hero_get_stats64,
+	.ndo_set_features = hero_set_features,
+	.ndo_setup_tc = hero_setup_tc,
 	.ndo_bpf = hero_xdp,
 	.ndo_xdp_xmit = hero_xdp_xmit,
 };
@@ -136,5 +138,7 @@ void hero_netdev_init(struct hero *hero)
 	dev->hw_features = NETIF_F_SG | NETIF_F_HW_CSUM;
 	dev->features = dev->hw_features | NETIF_F_HIGHDMA;
 	dev->vlan_features = dev->hw_features;
+	dev->hw_features |= NETIF_F_HW_TC;
+	dev->features |= NETIF_F_HW_TC;
 	hero_xdp_features(dev);
 }

@@ -56,9 +56,13 @@ bool hero_linux_is_plain(struct net *net)
 /* Whether nothing but routing happens at a card's device. */
 static bool hero_device_is_plain(struct net_device *dev)
 {
-	return netif_running(dev) && net_eq(dev_net(dev), &init_net) &&
-	       !netdev_master_upper_dev_get(dev) && !rcu_access_pointer(dev->rx_handler) &&
-	       !hero_has_filters(dev);
+	bool filters;
+
+	rcu_read_lock();
+	filters = hero_has_filters(dev);
+	rcu_read_unlock();
+	return !filters && netif_running(dev) && net_eq(dev_net(dev), &init_net) &&
+	       !netdev_master_upper_dev_get(dev) && !rcu_access_pointer(dev->rx_handler);
 }
 
 bool hero_may_come_in(struct hero *hero)
