@@ -159,7 +159,7 @@ struct hero_route {
 /* Destinations of packets that have come to the host. */
 struct hero_sampler {
 	spinlock_t lock;	/* taken, dst */
-	u32 every;		/* about one packet in so many; 0: none */
+	u32 every;		/* packets for one that is kept, on average; 0: none is */
 	u32 skip;		/* packets before the next one; of NAPI */
 	u32 taken;		/* those beyond HERO_SAMPLES are not kept */
 	u32 dst[HERO_SAMPLES];
@@ -232,7 +232,7 @@ struct hero {
 	DECLARE_BITMAP(picked, HERO_CHOICES);
 	struct hero_sampler sampler;
 	struct hero_rate rates[HERO_RATES];
-	unsigned int rated;	/* those of `rates` that are in use */
+	unsigned int rated;	/* entries of `rates` in use */
 	unsigned long rates_since;
 
 	struct delayed_work watch;

@@ -23,7 +23,7 @@ struct hero_fib_entry {
 	dscp_t dscp;
 	u32 table;
 	struct list_head marked;	/* where Linux shows it as offloaded */
-	u32 gathering;		/* of hero_policy.c that has looked at it */
+	u32 gathering;		/* number of the last one that looked at it */
 };
 
 /* A route that may have slots. */
