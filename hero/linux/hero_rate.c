@@ -26,7 +26,8 @@ void hero_rate_sample(struct hero *hero, const struct sk_buff *skb)
 	if (skb->protocol != htons(ETH_P_IP) || skb->pkt_type != PACKET_HOST ||
 	    skb->len < sizeof(*ip) || ip->ihl != 5 || ip->ttl <= 1 || !every)
 		return;
-	if (sampler->skip) {
+	/* more than a turn is left of a time with more packets */
+	if (sampler->skip && sampler->skip < 2 * every) {
 		sampler->skip--;
 		return;
 	}
@@ -58,6 +59,11 @@ u32 hero_rate_of(const struct hero *hero, u32 dst, u8 len)
 	return rate ? rate->rate : 0;
 }
 
+static u64 hero_rate_weight(const struct hero_rate *rate)
+{
+	return rate->rate + (u64)rate->packets * HERO_RATE_ONE;
+}
+
 /* A route's place in the list; the weakest one loses its own if there is none left. */
 static struct hero_rate *hero_rate_place(struct hero *hero, u32 dst, u8 len)
 {
@@ -71,8 +77,7 @@ static struct hero_rate *hero_rate_place(struct hero *hero, u32 dst, u8 len)
 	} else {
 		rate = &hero->rates[0];
 		for (k = 1; k < HERO_RATES; k++) {
-			if (hero->rates[k].rate + hero->rates[k].packets <
-			    rate->rate + rate->packets)
+			if (hero_rate_weight(&hero->rates[k]) < hero_rate_weight(rate))
 				rate = &hero->rates[k];
 		}
 	}
