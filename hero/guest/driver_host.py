@@ -1,4 +1,4 @@
-"""Runs commands beside a guest that it asks for, so that a test is one script: see `ask` in driver_guest.py.
+"""Runs commands beside a guest that it asks for, so that a test is one script: see `ask` in steps.py.
 
     python3 hero/guest/driver_host.py SHARED
 """

@@ -9,16 +9,13 @@
 
 /* A card is back after some cycles; an emulated one may be slow. */
 #define HERO_RESET_WAIT (2 * HZ)
-/* High priority: precedence 6 and 7 of the TOS field, which routing protocols use (RFC
- * 2474, 4.2.2).
- */
-#define HERO_TOS_HIGH (0xc0 << 8)
 
-/* Whether this is a card that the driver knows. */
+/* Whether this is a card that the driver knows, and how many routes it has. */
 int hero_card_check(struct hero *hero)
 {
 	u32 id = hero_read(hero, HERO_ID);
-	u32 version = FIELD_GET(HERO_STATUS_VERSION, hero_read(hero, HERO_STATUS));
+	u32 status = hero_read(hero, HERO_STATUS);
+	u32 version = FIELD_GET(HERO_STATUS_VERSION, status);
 
 	if (id != HERO_ID_VALUE) {
 		dev_err(&hero->pdev->dev, "no HERO card: its register ID reads %#010x\n", id);
@@ -29,6 +26,7 @@ int hero_card_check(struct hero *hero)
 			version, HERO_VERSION);
 		return -ENODEV;
 	}
+	hero->routes = min_t(unsigned int, FIELD_GET(HERO_STATUS_ROUTES, status), HERO_MAX_ROUTES);
 	return 0;
 }
 
@@ -85,24 +83,36 @@ void hero_card_set_promiscuous(struct hero *hero, bool on)
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
-/* The match for high priority, for all destinations. */
-static void hero_card_set_classes(struct hero *hero)
+/* The match for high priority, for all destinations. Needs a commit. */
+static void hero_card_write_classes(struct hero *hero)
 {
-	unsigned int k;
+	unsigned int reg = HERO_CLASS, d, k;
 
-	for (k = 0; k < HERO_CARDS * 2; k++) {
-		unsigned int reg = HERO_CLASS + 3 * k;
-
-		hero_write(hero, reg, 0);
-		hero_write(hero, reg + 1, 0);
-		hero_write(hero, reg + 2, HERO_TOS_HIGH);
+	for (d = 0; d < HERO_CARDS; d++) {
+		for (k = 0; k < HERO_CLASS_WORDS; k++)
+			hero_write(hero, reg++, hero->class.value[k]);
+		for (k = 0; k < HERO_CLASS_WORDS; k++)
+			hero_write(hero, reg++, hero->class.mask[k]);
 	}
+}
+
+/* Says which packets have the high priority. While this is written, none has. */
+void hero_card_set_class(struct hero *hero, const struct hero_class *class)
+{
+	spin_lock_bh(&hero->cmd_lock);
+	if (memcmp(&hero->class, class, sizeof(*class))) {
+		hero->class = *class;
+		if (test_bit(HERO_UP, &hero->flags)) {
+			hero_card_write_classes(hero);
+			hero_write(hero, HERO_CMD, hero->cmd | HERO_CMD_COMMIT);
+		}
+	}
+	spin_unlock_bh(&hero->cmd_lock);
 }
 
 /* Configures the card after its reset, and lets it receive and send. */
 void hero_card_start(struct hero *hero)
 {
-	u32 status = hero_read(hero, HERO_STATUS);
 	unsigned int d;
 
 	hero_write(hero, HERO_CPL_BASE, hero->completions_dma);
@@ -110,8 +120,7 @@ void hero_card_start(struct hero *hero)
 	for (d = 0; d < HERO_PEERS; d++)
 		hero_write(hero, HERO_PEER_BASE + d, hero->peer_base[d]);
 	spin_lock_bh(&hero->cmd_lock);
-	hero_card_set_classes(hero);
-	hero->routes = min_t(unsigned int, FIELD_GET(HERO_STATUS_ROUTES, status), HERO_MAX_ROUTES);
+	hero_card_write_classes(hero);
 	memset(hero->route, 0, sizeof(hero->route));
 	memset(hero->last, 0, sizeof(hero->last));
 	memset(hero->last_routes, 0, sizeof(hero->last_routes));
@@ -123,6 +132,25 @@ void hero_card_start(struct hero *hero)
 		hero->cmd |= HERO_CMD_PROMISCUOUS;
 	hero_write(hero, HERO_CMD, hero->cmd | HERO_CMD_COMMIT);
 	spin_unlock_bh(&hero->cmd_lock);
+}
+
+static void hero_count(u64 *sum, u32 *last, u32 now)
+{
+	*sum += now - *last;
+	*last = now;
+}
+
+/* Adds what a slot has forwarded since the last time. CMD has its bank. */
+static void hero_count_slot(struct hero *hero, unsigned int slot)
+{
+	u32 now = hero_read(hero, HERO_FWD_CNT + slot % HERO_PEERS);
+	u32 more = now - hero->last_routes[slot];
+
+	if (hero_is_gone(now))
+		return;
+	hero_count(&hero->slot_packets[slot], &hero->last_routes[slot], now);
+	hero->fast += more;
+	hero->route[slot].packets += more;
 }
 
 static u32 hero_bank(struct hero *hero, unsigned int slot)
@@ -149,6 +177,8 @@ void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 l
 		route->address = address;
 		route->len = len;
 		ether_addr_copy(route->mac, mac);
+		route->packets = 0;
+		route->rated = 0;
 		route->on = true;
 	}
 	spin_unlock_bh(&hero->cmd_lock);
@@ -166,22 +196,30 @@ void hero_card_clear_route(struct hero *hero, unsigned int slot)
 		hero_write(hero, HERO_ROUTE + 2 * d + 1, U32_MAX);
 		hero_write(hero, HERO_CMD, hero_bank(hero, slot) | HERO_CMD_COMMIT);
 		/* posted writes have arrived when a read comes back */
-		hero_read(hero, HERO_STATUS);
+		hero_count_slot(hero, slot);
 	}
 	hero->route[slot].on = false;
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
-static void hero_count(u64 *sum, u32 *last, u32 now)
+/* Adds what the card has forwarded by its routes. */
+void hero_card_read_routes(struct hero *hero)
 {
-	*sum += now - *last;
-	*last = now;
+	unsigned int k, d;
+
+	for (k = 0; k < hero->routes; k += HERO_PEERS) {
+		spin_lock_bh(&hero->cmd_lock);
+		hero_write(hero, HERO_CMD, hero_bank(hero, k));
+		for (d = 0; d < HERO_PEERS && k + d < hero->routes; d++)
+			hero_count_slot(hero, k + d);
+		spin_unlock_bh(&hero->cmd_lock);
+	}
 }
 
 /* Adds what the card has counted since the last time: counters wrap, and a reset clears them. */
 void hero_card_read_counters(struct hero *hero)
 {
-	unsigned int k, d;
+	unsigned int k;
 
 	if (hero_is_gone(hero_read(hero, HERO_STATUS)))
 		return;
@@ -191,14 +229,7 @@ void hero_card_read_counters(struct hero *hero)
 		hero_count(&hero->counters[k], &hero->last[k], hero_read(hero, HERO_DROP_CNT));
 		spin_unlock_bh(&hero->cmd_lock);
 	}
-	for (k = 0; k < hero->routes; k += HERO_PEERS) {
-		spin_lock_bh(&hero->cmd_lock);
-		hero_write(hero, HERO_CMD, hero_bank(hero, k));
-		for (d = 0; d < HERO_PEERS && k + d < hero->routes; d++)
-			hero_count(&hero->fast, &hero->last_routes[k + d],
-				   hero_read(hero, HERO_FWD_CNT + d));
-		spin_unlock_bh(&hero->cmd_lock);
-	}
+	hero_card_read_routes(hero);
 	spin_lock_bh(&hero->cmd_lock);
 	hero_count(&hero->to_host, &hero->last_host, hero_read(hero, HERO_FWD_HOST));
 	spin_unlock_bh(&hero->cmd_lock);

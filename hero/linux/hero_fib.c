@@ -21,8 +21,9 @@ DEFINE_SPINLOCK(hero_fib_lock);
 struct list_head hero_fib_candidates[HERO_PREFIXES];
 
 static struct rb_root hero_fib_tree = RB_ROOT;
-/* Entries of the local table by length. */
+/* Entries of the local and the main table by length. */
 static u32 hero_fib_locals[HERO_PREFIXES];
+static u32 hero_fib_mains[HERO_PREFIXES];
 /* Rules that are not Linux's own. */
 static unsigned int hero_fib_rules;
 /* There was no memory for a route, so the copy is not complete. */
@@ -111,6 +112,34 @@ bool hero_fib_is_alone(struct hero_fib_entry *entry)
 	return true;
 }
 
+/* The candidate of a prefix, if it has one. */
+struct hero_fib_entry *hero_fib_candidate(u32 dst, u8 len)
+{
+	struct rb_node *parent, **place;
+	struct hero_fib_entry *entry;
+
+	entry = hero_fib_find(dst, len, RT_TABLE_MAIN, &parent, &place);
+	return entry && !list_empty(&entry->list) ? entry : NULL;
+}
+
+/* The candidate that an address meets in the main table, if that is what it meets. */
+struct hero_fib_entry *hero_fib_lookup(u32 address)
+{
+	struct rb_node *parent, **place;
+	struct hero_fib_entry *entry;
+	int len;
+
+	for (len = HERO_PREFIXES - 1; len >= 0; len--) {
+		if (!hero_fib_mains[len])
+			continue;
+		entry = hero_fib_find(address & hero_fib_mask(len), len, RT_TABLE_MAIN, &parent,
+				      &place);
+		if (entry)
+			return list_empty(&entry->list) ? NULL : entry;
+	}
+	return NULL;
+}
+
 /* Whether it leads through one neighbour behind a card, and nothing but the destination matters.
  * Nexthop objects change without a word about the routes.
  */
@@ -127,10 +156,17 @@ static bool hero_fib_is_candidate(const struct hero_fib_entry *entry)
 	       hero_is_hero(hop->nhc_dev);
 }
 
+static void hero_fib_count(u32 table, u8 len, int more)
+{
+	if (table == RT_TABLE_LOCAL)
+		hero_fib_locals[len] += more;
+	else if (table == RT_TABLE_MAIN)
+		hero_fib_mains[len] += more;
+}
+
 static void hero_fib_remove(struct hero_fib_entry *entry)
 {
-	if (entry->table == RT_TABLE_LOCAL)
-		hero_fib_locals[entry->len]--;
+	hero_fib_count(entry->table, entry->len, -1);
 	rb_erase(&entry->node, &hero_fib_tree);
 	list_del(&entry->list);
 	list_del(&entry->marked);
@@ -158,8 +194,7 @@ static struct hero_fib_entry *hero_fib_insert(u32 dst, u8 len, u32 table)
 	INIT_LIST_HEAD(&entry->marked);
 	rb_link_node(&entry->node, parent, place);
 	rb_insert_color(&entry->node, &hero_fib_tree);
-	if (table == RT_TABLE_LOCAL)
-		hero_fib_locals[len]++;
+	hero_fib_count(table, len, 1);
 	return entry;
 }
 

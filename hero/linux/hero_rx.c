@@ -156,6 +156,8 @@ static void hero_rx_skb(struct hero *hero, struct hero_rx *rx, struct xdp_buff *
 	skb_mark_for_recycle(skb);
 	skb_record_rx_queue(skb, rx->priority);
 	skb->protocol = eth_type_trans(skb, hero->dev);
+	if (READ_ONCE(hero->sampler.every))
+		hero_rate_sample(hero, skb);
 	napi_gro_receive(&hero->rx_napi, skb);
 }
 
