@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -79,12 +80,13 @@ def namespaces():
 
 
 def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=""):
-    """Boots a guest with the cards of a running device, loads `module`, and runs `script`. Returns what it wrote, and why it failed or None."""
+    """Boots a guest with the cards of a running device, loads `module`, and runs `script`, a list with its arguments. QEMU's monitor is at
+    shared/monitor. Returns what the script wrote, and why it failed or None."""
     results = shared / "results"
     load = f"insmod {module} && " if module else ""
-    inside = f"{load}exec /usr/bin/python3 {script} {shared} {results}"
+    inside = f"{load}exec /usr/bin/python3 {script[0]} {shlex.join(map(str, (shared, results, *script[1:])))}"
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", "sh", "-c", inside]
-    options = device.qemu_options(running.sockets(), MEMORY)
+    options = [*device.qemu_options(running.sockets(), MEMORY), f"-qmp unix:{shared}/monitor,server=on,wait=off"]
     _, why = machine.run(kernel, (), command, shared, seconds, append, options, qemu=qemu.get(), memory=MEMORY)
     text = results.read_text() if results.exists() else ""
     return text, None if text.endswith("done\n") else why or "the script did not write `done`"
@@ -127,6 +129,7 @@ def main():
     parser.add_argument("--kernel", default="newest", choices=kernels.SERIES)
     parser.add_argument("--module", type=Path, help="a kernel module to load first")
     parser.add_argument("--script", type=Path, default=SCRIPT, help="what runs in the guest")
+    parser.add_argument("--steps", default="", help="more arguments for the script, by commas; driver_guest.py: the steps to run")
     parser.add_argument("--wires", default="echo", help="echo, namespaces, or ends of cables")
     parser.add_argument("--host", help="a shell command that runs beside the guest; $SHARED is the shared folder")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
@@ -139,8 +142,8 @@ def main():
     shared.mkdir(parents=True)
     module = arguments.module and arguments.module.resolve()
     with wired(arguments.device, arguments.model, shared, arguments.wires) as running, host_command(arguments.host, shared):
-        text, why = guest(kernels.get(arguments.kernel), running, shared, arguments.script.resolve(), module, arguments.seconds, arguments.append)
-        if not running.is_running():
+        text, why = guest(kernels.get(arguments.kernel), running, shared, [arguments.script.resolve(), *filter(None, arguments.steps.split(","))], module, arguments.seconds, arguments.append)
+        if not running.is_running() and running.pid.exists():
             why = f"hero-device ended: {running.log.read_text()[-2000:]}"
     print(text)
     if why:
