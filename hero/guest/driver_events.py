@@ -6,7 +6,8 @@ import struct
 import time
 from pathlib import Path
 
-from hero.guest.steps import (CARDS, ROOT, SHARED, all_interfaces, answer, ask, bad_lines, connect, counters, inside, interfaces, log, long_step,
+from hero.guest.driver_routes import offloaded
+from hero.guest.steps import (CARDS, EXPECTED, ROOT, SHARED, all_interfaces, answer, ask, bad_lines, connect, counters, inside, interfaces, log, long_step,
                               loss, monitor, ping, run, set_up, start, step, until, wait_for_link)
 
 CMD, RESET = 4, 1
@@ -16,7 +17,7 @@ BUS_MASTER = 4
 class Flood:
     """The host behind a card sends pings without pause, whatever becomes of them, until the end of the block."""
 
-    def __init__(self, source, target, options="-i 0.005"):
+    def __init__(self, source, target, options="-i 0.02"):
         self.pid = SHARED / f"flood-{source}-{target}"
         self.command = f"echo $$ >{self.pid}; exec {inside(source, f'ping -q {options} {target}')}"
 
@@ -96,8 +97,9 @@ RESETS = (function_level, by_ethtool, by_somebody_else, by_self_test, down_up, w
 
 def reset_at_random(count, seed=1):
     """Resets of all kinds and cards under traffic. Returns what was done, and how long it took."""
+    EXPECTED.extend(("the card was reset by somebody else", "memory refused completions"))
     chosen, done, started = random.Random(seed), dict.fromkeys(RESETS, 0), time.monotonic()
-    with Flood(0, "10.0.1.2"), Flood(1, "10.0.2.2"), Flood(3, "10.0.2.2", "-i 0.02 -s 1400"):
+    with Flood(0, "10.0.1.2"), Flood(1, "10.0.2.2"), Flood(3, "10.0.2.2", "-i 0.1 -s 1400"):
         for number in range(count):
             how, name = chosen.choice(RESETS), chosen.choice(interfaces())
             how(name)
@@ -127,8 +129,27 @@ def many_resets():
 
 
 @step
+def link_loss():
+    """A cable is pulled under traffic, and plugged in again: the interface and its routes notice."""
+    name = interfaces()[1]
+    run("ip route replace 10.1.1.0/24 via 10.0.1.2")
+    ping(0, "10.1.1.1")
+    until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded")
+    with Flood(0, "10.1.1.1"):
+        ask("ip -n hero1 link set wire down")
+        until(lambda: "NO-CARRIER" in run(f"ip link show {name}"), "no link")
+        until(lambda: not offloaded("10.1.1.0/24"), "the route is off the fast path")
+        ask("ip -n hero1 link set wire up && ip -n hero1 route replace default via 10.0.1.1")
+        wait_for_link(name)
+    ping(0, "10.1.1.1")
+    until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded again")
+    return works()
+
+
+@step
 def bus_errors():
     """A card without its bus master bit, or its memory decoding, comes back."""
+    EXPECTED.append("memory refused completions")
     name = interfaces()[1]
     before, slot = counters(name), device(name).name
     with Flood(0, "10.0.1.2"):
@@ -163,6 +184,19 @@ def comes_back(card):
     return works()
 
 
+def others_agree():
+    """The cards have other numbers when one is gone, and all know of it: one that is reset forwards to the others."""
+    EXPECTED.append("the cards of its bus are others")
+    run(f"ethtool -r {interfaces()[0]}; ip route replace 10.1.2.0/24 via 10.0.2.2; sleep 3")
+    ping(0, "10.1.2.1")
+    until(lambda: offloaded("10.1.2.0/24"), "the route is offloaded")
+    before = counters(interfaces()[0])["fast_path"]
+    said = loss(ping(0, "10.1.2.1"))
+    forwarded = counters(interfaces()[0])["fast_path"] - before
+    assert forwarded == 3, (said, forwarded)
+    return f"{said}, {forwarded} by the cards"
+
+
 @step
 def unplug():
     """The kernel forgets a card under traffic, and finds it again."""
@@ -171,9 +205,9 @@ def unplug():
         (device(interfaces()[1]) / "remove").write_text("1")
         assert len(interfaces()) == CARDS - 1
         ping(0, "10.0.2.2")
-        run("echo 1 >/sys/bus/pci/rescan")
-        all_interfaces()
-    return comes_back(1)
+    forwarded = others_agree()
+    run("echo 1 >/sys/bus/pci/rescan")
+    return f"{forwarded}, {comes_back(1)}"
 
 
 def is_plugged(card):
