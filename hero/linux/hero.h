@@ -220,12 +220,14 @@ void hero_reset_later(struct hero *hero, const char *why);
 int hero_card_check(struct hero *hero);
 int hero_card_reset(struct hero *hero);
 void hero_card_start(struct hero *hero);
+bool hero_card_is_set_up(const struct hero *hero);
 void hero_card_set_mac(struct hero *hero);
 void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
 void hero_card_clear_route(struct hero *hero, unsigned int slot);
 void hero_card_read_counters(struct hero *hero);
-bool hero_card_find_peers(struct hero *hero);
+bool hero_card_has_other_peers(const struct hero *hero);
+void hero_card_find_peers(struct hero *hero);
 void hero_card_gone(struct hero *hero);
 
 /* hero_irq.c */

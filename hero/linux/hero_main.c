@@ -56,8 +56,10 @@ static void hero_watch(struct work_struct *work)
 	}
 	if (status & HERO_STATUS_BROKEN)
 		hero_reset_later(hero, "memory refused completions of the card");
-	else if (!(status & HERO_STATUS_READY))
+	else if (!(status & HERO_STATUS_READY) || !hero_card_is_set_up(hero))
 		hero_reset_later(hero, "the card was reset by somebody else");
+	else if (hero_card_has_other_peers(hero))
+		hero_reset_later(hero, "the cards of its bus are others");
 	if (events || time_after_eq64(get_jiffies_64(), hero->stale)) {
 		hero_card_read_counters(hero);
 		hero->stale = get_jiffies_64() + HERO_COUNTERS_AGE;
@@ -97,13 +99,14 @@ void hero_down(struct hero *hero)
 	hero_fib_card_down(hero);
 	if (!test_and_clear_bit(HERO_UP, &hero->flags))
 		return;
-	/* from here on nobody gives the card a frame */
-	netif_tx_disable(hero->dev);
+	/* in this order, because the watch sets the carrier and the poll wakes the queue */
+	cancel_delayed_work_sync(&hero->watch);
 	netif_carrier_off(hero->dev);
 	napi_disable(&hero->rx_napi);
 	napi_disable(&hero->tx_napi);
+	/* from here on nobody gives the card a frame */
+	netif_tx_disable(hero->dev);
 	hero_irq_off(hero);
-	cancel_delayed_work_sync(&hero->watch);
 	hero_card_read_counters(hero);
 	/* memory may be used for something else only if the card is quiet */
 	if (hero_card_reset(hero))
@@ -181,7 +184,15 @@ static int hero_set_mac_address(struct net_device *dev, void *address)
 
 static void hero_tx_timeout(struct net_device *dev, unsigned int queue)
 {
-	hero_reset_later(netdev_priv(dev), "the card sends nothing");
+	struct hero *hero = netdev_priv(dev);
+	struct hero_tx *tx = &hero->tx;
+	u64 word;
+
+	netdev_err(dev, "%u frames wait, the card has %u of them, %s\n",
+		   tx->filled - tx->ring.done, tx->ring.given - tx->ring.done,
+		   hero_ring_next(&tx->ring, &word) ? "and told of one in vain" :
+						      "and has sent none");
+	hero_reset_later(hero, "the card sends nothing");
 }
 
 static void hero_rx_sum(const struct hero_rx *rx, struct rtnl_link_stats64 *sum)
@@ -287,16 +298,9 @@ static void hero_init(struct hero *hero, struct net_device *dev, struct pci_dev 
 	hero_xdp_features(dev);
 }
 
-/* A new card may give others of its bus new numbers. */
 static void hero_join(struct hero *hero)
 {
-	struct hero *other;
-
 	mutex_lock(&hero_cards_lock);
-	list_for_each_entry(other, &hero_cards, list) {
-		if (test_bit(HERO_UP, &other->flags) && hero_card_find_peers(other))
-			hero_reset_later(other, "the cards of its bus are others");
-	}
 	list_add_tail(&hero->list, &hero_cards);
 	mutex_unlock(&hero_cards_lock);
 	hero_fib_look();
@@ -398,7 +402,9 @@ static void hero_remove(struct pci_dev *pdev)
 	free_netdev(hero->dev);
 	pci_free_irq_vectors(pdev);
 	pci_release_mem_regions(pdev);
-	pci_disable_device(pdev);
+	/* an error that nothing recovered from has left it disabled */
+	if (pci_is_enabled(pdev))
+		pci_disable_device(pdev);
 }
 
 /* Leaves the card alone, until hero_back(). */
@@ -463,6 +469,8 @@ static pci_ers_result_t hero_slot_reset(struct pci_dev *pdev)
 	if (pci_enable_device_mem(pdev))
 		return PCI_ERS_RESULT_DISCONNECT;
 	pci_restore_state(pdev);
+	/* older kernels restore only once what was saved once */
+	pci_save_state(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
 
