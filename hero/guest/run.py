@@ -8,9 +8,10 @@
     hero/guest/run.py --kernel 6.12 --module hero.ko --script test_guest.py --wires namespaces
 
 The script runs as root with the machine's file system, and gets two arguments: the folder that it shares with the host, and the file
-for its results, whose last line must be `done`. Wires: `echo`, the default, sends frames to each card and notes what comes back
-(shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of card N is the TAP interface `wire` in the
-namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has them, by commas. --driver stands for
+for its results, whose last line must be `done`; what it writes to the second serial port comes after that. Wires: `echo`, the default,
+sends frames to each card and notes what comes back (shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of
+card N is the TAP interface `wire` in the namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has
+them, by commas. --driver stands for
 the module, namespaces, driver_host.py, which runs commands for the script, and access to the cards' registers for programs.
 """
 
@@ -93,9 +94,10 @@ def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=
     inside = f"{load}exec /usr/bin/python3 {script[0]} {shlex.join(map(str, (shared, results, *script[1:])))}"
     passed = [f"BORA={os.environ['BORA']}"] if "BORA" in os.environ else []
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", *passed, "sh", "-c", inside]
-    options = [*device.qemu_options(running.sockets(), MEMORY), f"-qmp unix:{shared}/monitor,server=on,wait=off"]
+    options = [*device.qemu_options(running.sockets(), MEMORY), f"-qmp unix:{shared}/monitor,server=on,wait=off",
+               f"-chardev file,id=late,path={shared}/late -device isa-serial,chardev=late,index=1"]
     _, why = machine.run(kernel, (), command, shared, seconds, append, options, qemu=qemu.get(), memory=MEMORY)
-    text = results.read_text() if results.exists() else ""
+    text = "".join(path.read_text(errors="replace") for path in (results, shared / "late") if path.exists())
     return text, None if text.endswith("done\n") else why or "the script did not write `done`"
 
 

@@ -39,6 +39,10 @@ def test_killed_device():
     _run("newest", "--steps", "bring_up,killed")
 
 
+def test_suspend():
+    _run("newest", "--script", "suspend_guest.py")
+
+
 @pytest.mark.skipif(not BORA.exists(), reason=f"missing: {BORA}")
 def test_bora():
     _run("newest", "--script", "bora_guest.py")

@@ -97,6 +97,8 @@ struct hero_rx {
 	struct page_pool *pool;
 	struct xdp_rxq_info rxq;
 	struct page *pages[HERO_SLOTS];
+	bool starved;		/* the last look saw a card without buffers */
+	u32 starved_done;	/* completions taken then */
 	struct hero_rx_stats stats;
 };
 
@@ -251,6 +253,7 @@ int hero_rx_open(struct hero *hero);
 void hero_rx_close(struct hero *hero);
 void hero_rx_start(struct hero *hero);
 void hero_rx_stop(struct hero *hero);
+bool hero_rx_lost_buffers(struct hero *hero);
 int hero_rx_poll(struct napi_struct *napi, int budget);
 
 /* hero_tx.c */

@@ -125,8 +125,8 @@ void hero_card_start(struct hero *hero)
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
-/* Whether the card still has what hero_card_start() told it. A reset clears that, and is over before
- * anybody looks.
+/* Whether the card still has what hero_card_start() told it. A reset clears that, and is over
+ * before anybody looks.
  */
 bool hero_card_is_set_up(const struct hero *hero)
 {

@@ -58,6 +58,8 @@ static void hero_watch(struct work_struct *work)
 		hero_reset_later(hero, "memory refused completions of the card");
 	else if (!(status & HERO_STATUS_READY) || !hero_card_is_set_up(hero))
 		hero_reset_later(hero, "the card was reset by somebody else");
+	else if (hero_rx_lost_buffers(hero))
+		hero_reset_later(hero, "the card lost its receive buffers");
 	else if (hero_card_has_other_peers(hero))
 		hero_reset_later(hero, "the cards of its bus are others");
 	if (events || time_after_eq64(get_jiffies_64(), hero->stale)) {
