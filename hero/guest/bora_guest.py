@@ -72,7 +72,7 @@ def forwards(path):
         assert all(port["path"] == path and port["xdp"] == "driver" for port in ports), shown
         until(lambda: not offloaded(PREFIX), "no route is offloaded where Bora has a program")
         before, sent = [counters(name)["fast_path"] for name in interfaces()], show("drops")["sent"]
-        pings = [ping(0, "10.1.1.1"), ping(2, "10.0.3.2"), ping(1, "10.0.0.2", "-c 3 -s 1472 -M do -W 20")]
+        pings = [ping(0, "10.1.1.1"), ping(2, "10.0.3.2", "-c 3 -i 0.3 -W 20 -Q 0xc0"), ping(1, "10.0.0.2", "-c 3 -s 1472 -M do -W 20")]
         assert all(" 0% packet loss" in one for one in pings), pings
         moved = transfer(0, 1, "10.1.1.1", 300_000)
         by_bora = show("drops")["sent"] - sent

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hero.guest.driver_routes import offloaded
 from hero.guest.steps import (CARDS, EXPECTED, ROOT, SHARED, all_interfaces, answer, ask, bad_lines, connect, counters, inside, interfaces, log, long_step,
-                              loss, monitor, ping, run, set_up, start, step, until, wait_for_link)
+                              loss, monitor, namespace, ping, run, set_up, start, step, until, wait_for_link)
 
 CMD, RESET = 4, 1
 BUS_MASTER = 4
@@ -124,7 +124,7 @@ def resets():
 
 @long_step
 def many_resets():
-    """The same for a long time."""
+    """A thousand resets."""
     return reset_at_random(1000, seed=2)
 
 
@@ -136,10 +136,10 @@ def link_loss():
     ping(0, "10.1.1.1")
     until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded")
     with Flood(0, "10.1.1.1"):
-        ask("ip -n hero1 link set wire down")
+        ask(f"ip -n {namespace(1)} link set wire down")
         until(lambda: "NO-CARRIER" in run(f"ip link show {name}"), "no link")
         until(lambda: not offloaded("10.1.1.0/24"), "the route is off the fast path")
-        ask("ip -n hero1 link set wire up && ip -n hero1 route replace default via 10.0.1.1")
+        ask(f"ip -n {namespace(1)} link set wire up && ip -n {namespace(1)} route replace default via 10.0.1.1")
         wait_for_link(name)
     ping(0, "10.1.1.1")
     until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded again")
@@ -248,7 +248,7 @@ def module():
 
 @long_step
 def many_removals():
-    """The same many times."""
+    """The module goes and comes many times."""
     for _ in range(20):
         said = remove_module()
     return f"20 times, then {said}"

@@ -37,7 +37,6 @@ from tests.vm import kernels, machine, qemu  # noqa: E402
 MEMORY = "2G"
 SECONDS = 600  # an idle machine needs a twentieth
 ECHO_SECONDS = 0.2
-LOCK = "/run/lock/hero-guest"
 SCRIPT, DRIVER_SCRIPT = HERE / "cards_guest.py", HERE / "driver_guest.py"
 MODULES = ROOT / "target/hero/linux"
 MODEL = ROOT / "target/hero/libhero-xbar.so"
@@ -71,16 +70,16 @@ class Echo(threading.Thread):
 
 
 @contextlib.contextmanager
-def namespaces():
-    """Network namespaces for the cables' ends; yields the ends. The namespaces have the same names in each run, so runs take turns."""
-    names = [f"hero{card}" for card in range(device.CARDS)]
-    with open(LOCK, "w") as lock:
+def namespaces(prefix):
+    """Network namespaces for the cables' ends, whose names begin with `prefix`; yields their names. Runs with one prefix take turns."""
+    names = [f"{prefix}{card}" for card in range(device.CARDS)]
+    with open(f"/run/lock/{prefix}-guest", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "add", name], check=True)
         try:
-            yield [f"tap:wire,netns={name}" for name in names]
+            yield names
         finally:
             for name in names:
                 subprocess.run(["ip", "netns", "delete", name], check=False)
@@ -107,14 +106,15 @@ def module_of(kernel):
 
 
 @contextlib.contextmanager
-def wired(program, model, shared, wires):
-    """A running device whose cables have the ends that --wires names."""
+def wired(program, model, shared, wires, prefix):
+    """A running device whose cables have the ends that --wires names. The script finds the namespaces' prefix in shared/namespaces."""
     with contextlib.ExitStack() as stack:
-        ends = None if wires == "echo" else stack.enter_context(namespaces()) if wires == "namespaces" else wires.split(",")
+        names = stack.enter_context(namespaces(prefix)) if wires == "namespaces" else []
+        ends = [f"tap:wire,netns={name}" for name in names] or (None if wires == "echo" else wires.split(","))
         running = stack.enter_context(device.Device(program, model, shared / "device", ends))
-        if wires == "namespaces":
-            for card in range(device.CARDS):
-                subprocess.run(["ip", "-n", f"hero{card}", "link", "set", "wire", "up"], check=True)
+        (shared / "namespaces").write_text(prefix)
+        for name in names:
+            subprocess.run(["ip", "-n", name, "link", "set", "wire", "up"], check=True)
         if wires == "echo":
             echo = Echo(running.cables, shared)
             echo.start()
@@ -146,6 +146,7 @@ def main():
     parser.add_argument("--script", type=Path, help="what runs in the guest; without a folder, one of this folder")
     parser.add_argument("--steps", default="", help="more arguments for the script, by commas; driver_guest.py: the steps to run")
     parser.add_argument("--wires", default="echo", help="echo, namespaces, or ends of cables")
+    parser.add_argument("--prefix", default="hero", help="what the names of the namespaces begin with, instead of hero")
     parser.add_argument("--host", help="a shell command that runs beside the guest; $SHARED is the shared folder")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--device", type=Path, default=PROGRAM, help="hero-device")
@@ -164,7 +165,7 @@ def main():
     shutil.rmtree(shared, ignore_errors=True)
     shared.mkdir(parents=True)
     module = arguments.module and arguments.module.resolve()
-    with wired(arguments.device, arguments.model, shared, arguments.wires) as running, host_command(arguments.host, shared):
+    with wired(arguments.device, arguments.model, shared, arguments.wires, arguments.prefix) as running, host_command(arguments.host, shared):
         program = [script, *filter(None, arguments.steps.split(","))]
         text, why = guest(kernel, running, shared, program, module, arguments.seconds, arguments.append)
         if not running.is_running() and running.pid.exists():

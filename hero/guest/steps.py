@@ -84,7 +84,7 @@ def interfaces():
 
 
 def all_interfaces():
-    """The same when all cards have one and udev, which renames new ones, is done."""
+    """The interfaces once all cards have one and udev, which renames new ones, is done."""
     until(lambda: len(interfaces()) == CARDS, "all cards have an interface")
     run("udevadm settle")
     return interfaces()
@@ -107,9 +107,14 @@ def counters(name):
     return {key: int(value) for key, value in re.findall(r"^\s+(\w+): (\d+)$", run(f"ethtool -S {name}"), re.MULTILINE)}
 
 
+def namespace(card):
+    """The network namespace of the host where a card's cable ends."""
+    return f"{(SHARED / 'namespaces').read_text()}{card}"
+
+
 def inside(card, command):
     """A command of the host in the namespace where a card's cable ends."""
-    return f"ip netns exec hero{card} {command}"
+    return f"ip netns exec {namespace(card)} {command}"
 
 
 def ping(source, target, options="-c 3 -i 0.3 -W 20"):
@@ -141,7 +146,7 @@ print(len(got), "octets,", hashlib.sha256(got).hexdigest()[:16], f"{len(got) * 8
 def transfer(source, target, address, octets, seconds=1800):
     """TCP from the host behind one card to an address of that behind another; returns what was measured."""
     (SHARED / "transfer.py").write_text(TRANSFER)
-    return ask(inside(target, f"timeout {seconds} python3 {SHARED}/transfer.py {octets} hero{source} {address} {SHARED}"), seconds=seconds).strip()
+    return ask(inside(target, f"timeout {seconds} python3 {SHARED}/transfer.py {octets} {namespace(source)} {address} {SHARED}"), seconds=seconds).strip()
 
 
 def connect():

@@ -56,7 +56,9 @@ enum hero_vector { HERO_VECTOR_RX, HERO_VECTOR_TX, HERO_VECTOR_OTHER, HERO_VECTO
 #define HERO_EVENTS_TX		HERO_IRQ_TX
 #define HERO_EVENTS_OTHER	(HERO_IRQ_FAULT | HERO_IRQ_BUS | HERO_IRQ_DROP)
 
-/* The queues of the device: AF_XDP and steering see the low priority as queue 0. */
+/* Linux sees one queue: one NAPI polls both, and an AF_XDP socket sends only where its queue is one
+ * of those that send, of which there is one.
+ */
 enum hero_priority { HERO_LOW, HERO_HIGH, HERO_PRIORITIES };
 
 enum hero_flag {

@@ -341,7 +341,7 @@ static int hero_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto disable;
 	err = -ENOMEM;
-	dev = alloc_etherdev_mqs(sizeof(*hero), 1, HERO_PRIORITIES);
+	dev = alloc_etherdev(sizeof(*hero));
 	if (!dev)
 		goto release;
 	SET_NETDEV_DEV(dev, &pdev->dev);
@@ -427,8 +427,8 @@ static int hero_back(struct hero *hero)
 		err = hero_up(hero);
 	else
 		hero_card_set_mac(hero);
-	if (!err)
-		netif_device_attach(hero->dev);
+	/* a card that does not come back can be set down and up later */
+	netif_device_attach(hero->dev);
 	rtnl_unlock();
 	hero_fib_look();
 	return err;

@@ -34,7 +34,7 @@ static int hero_rx_open_ring(struct hero *hero, struct hero_rx *rx)
 		rx->pool = NULL;
 		return err;
 	}
-	err = xdp_rxq_info_reg(&rx->rxq, hero->dev, rx->priority, hero->rx_napi.napi_id);
+	err = xdp_rxq_info_reg(&rx->rxq, hero->dev, 0, hero->rx_napi.napi_id);
 	if (err)
 		return err;
 	return xdp_rxq_info_reg_mem_model(&rx->rxq, MEM_TYPE_PAGE_POOL, rx->pool);
@@ -187,7 +187,6 @@ static void hero_rx_skb(struct hero *hero, struct hero_rx *rx, struct xdp_buff *
 	if (xdp->data > xdp->data_meta)
 		skb_metadata_set(skb, xdp->data - xdp->data_meta);
 	skb_mark_for_recycle(skb);
-	skb_record_rx_queue(skb, rx->priority);
 	skb->protocol = eth_type_trans(skb, hero->dev);
 	napi_gro_receive(&hero->rx_napi, skb);
 }
