@@ -17,7 +17,7 @@ from hero.guest.driver_routes import fast, offloaded
 from hero.guest.steps import CARDS, ROOT, SHARED, connect, counters, interfaces, loss, main, ping, run, step, transfer, until
 
 PREFIX = "10.1.1.0/24"
-READY_SECONDS = 300
+READY_SECONDS = 900
 PROGRAM = Path("/run/bora-under-test")
 
 
@@ -59,7 +59,7 @@ class Bora:
 
     def __exit__(self, *_):
         self.process.terminate()
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         run(f"{PROGRAM} stop --detach", check=False)
         assert code == 0, f"exit code {code}: {self.log.read_text()}"
 
@@ -72,7 +72,7 @@ def forwards(path):
         assert all(port["path"] == path and port["xdp"] == "driver" for port in ports), shown
         until(lambda: not offloaded(PREFIX), "no route is offloaded where Bora has a program")
         before, sent = [counters(name)["fast_path"] for name in interfaces()], show("drops")["sent"]
-        pings = [ping(0, "10.1.1.1"), ping(2, "10.0.3.2", "-c 3 -i 0.3 -W 20 -Q 0xc0"), ping(1, "10.0.0.2", "-c 3 -s 1472 -M do -W 20")]
+        pings = [ping(0, "10.1.1.1"), ping(2, "10.0.3.2", "-c 3 -i 0.3 -W 60 -Q 0xc0"), ping(1, "10.0.0.2", "-c 3 -s 1472 -M do -W 60")]
         assert all(" 0% packet loss" in one for one in pings), pings
         moved = transfer(0, 1, "10.1.1.1", 300_000)
         by_bora = show("drops")["sent"] - sent

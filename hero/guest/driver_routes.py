@@ -34,7 +34,7 @@ def routes():
         run(f"ip route replace 10.1.{card}.0/24 via 10.0.{card}.2")
     ping(0, "10.1.1.1")
     until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded")
-    text = ping(0, "10.1.1.1", "-c 2 -W 20 -v") + ask(inside(0, "ping -c 1 -W 20 10.1.1.1"))
+    text = ping(0, "10.1.1.1", "-c 2 -W 60 -v") + ask(inside(0, "ping -c 1 -W 60 10.1.1.1"))
     assert "ttl=63" in text, text
     forwarded = fast(0, "10.1.1.1")
     assert forwarded == 3, forwarded

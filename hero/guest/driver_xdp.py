@@ -56,7 +56,7 @@ def xdp():
             ask(inside(0, f"ip neigh replace 10.0.0.99 dev wire lladdr {Path(f'/sys/class/net/{name}/address').read_text().strip()}"))
         if target:
             # what comes back by XDP_TX is an echo request from the other side, which the host answers, and so on
-            text = ask(inside(0, f"ping -q -c 3 -i 0.5 -W 20 {target}"), check=section != "back")
+            text = ask(inside(0, f"ping -q -c 3 -i 0.5 -W 60 {target}"), check=section != "back")
         else:
             text = ask(inside(0, "ping -q -c 3 -i 0.5 -W 1 10.0.0.1"), check=False)
             assert " 0 received" in text, text

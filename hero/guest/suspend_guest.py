@@ -22,7 +22,7 @@ from hero.guest.steps import BAD_LOG, CARDS, GOOD_LOG, SHARED, connect, inside, 
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 MCL_CURRENT, MCL_FUTURE = 1, 2
 POWER_OFF = 0x4321FEDC
-PING_SECONDS = 60
+PING_SECONDS = 300
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
