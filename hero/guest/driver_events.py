@@ -15,13 +15,14 @@ BUS_MASTER = 4
 
 
 class Flood:
-    """The host behind a card sends pings without pause, whatever becomes of them, until the end of the block."""
+    """The host behind a card sends pings until the end of the block, each when the one before has come back or is lost."""
 
-    def __init__(self, source, target, options="-i 0.02"):
+    def __init__(self, source, target, options="-A"):
         self.pid = SHARED / f"flood-{source}-{target}"
         self.command = f"echo $$ >{self.pid}; exec {inside(source, f'ping -q {options} {target}')}"
 
     def __enter__(self):
+        self.pid.unlink(missing_ok=True)
         self.number = start(self.command)
         until(self.pid.exists, "pings are sent")
         return self
@@ -99,7 +100,7 @@ def reset_at_random(count, seed=1):
     """Resets of all kinds and cards under traffic. Returns what was done, and how long it took."""
     EXPECTED.extend(("the card was reset by somebody else", "memory refused completions"))
     chosen, done, started = random.Random(seed), dict.fromkeys(RESETS, 0), time.monotonic()
-    with Flood(0, "10.0.1.2"), Flood(1, "10.0.2.2"), Flood(3, "10.0.2.2", "-i 0.1 -s 1400"):
+    with Flood(0, "10.0.1.2"), Flood(1, "10.0.2.2"), Flood(3, "10.0.2.2", "-A -s 1400"):
         for number in range(count):
             how, name = chosen.choice(RESETS), chosen.choice(interfaces())
             how(name)
