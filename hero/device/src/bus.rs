@@ -220,7 +220,8 @@ impl Bus {
         }
         let value = self.model.read_register(card, register);
         if register == IRQ_MASKED {
-            self.functions[card].edges.clear(value);
+            let one = &mut self.functions[card];
+            one.vectors.send(one.edges.clear(value));
             self.tell(card);
         }
         value
