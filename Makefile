@@ -303,7 +303,7 @@ hero-quick: hero-lint
 	$(HERO) hero/formal/run.py --quick
 	$(HERO_TB) -m "not long and not slow"
 
-hero-long: hero-deps hero-qemu vm-deps ## HERO: the long runs
+hero-long: hero-deps hero-qemu vm-deps hero-module ## HERO: the long runs
 	$(HERO_TB) -m long
 
 hero-regress: hero-test hero-long ## HERO: all of it

@@ -1,4 +1,4 @@
-"""Runs in a guest with hero.ko: which routes get the places of the cards, and which packets the high priority. Beside it runs driver_host.py.
+"""Runs in a guest with hero.ko: which routes get the places of the cards, and which packets the high priority.
 
     python3 hero/guest/policy_guest.py SHARED RESULTS [STEP ...]
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hero.guest.steps import (CARDS, answer, ask, bring_up, counters, fast, flood, inside, interfaces, main, offloaded, ping,  # noqa: E402
-                              run, step, until)
+from hero.guest.steps import (CARDS, Flood, ask, bring_up, counters, fast, inside, interfaces, main, offloaded, ping, run, step, until,
+                              wait_for_link)
 
 WIDE, NARROW, OTHER = "10.2.0.0/16", "10.1.1.0/24", "10.3.0.0/28"  # more than there are places
 QUIET_SECONDS = 8  # several measurements
@@ -81,10 +81,9 @@ def prefixes():
         run(f"ip route replace {prefix} via 10.0.1.2")
     ping(0, "10.0.1.2")
     until(lambda: on_the_card() == [WIDE], "the widest prefix has the place")
-    number = flood(0, "10.1.1.1", 10)
-    time.sleep(QUIET_SECONDS)
-    assert on_the_card() == [WIDE]
-    answer(number)
+    with Flood(0, "10.1.1.1"):
+        time.sleep(QUIET_SECONDS)
+        assert on_the_card() == [WIDE]
     assert fast(0, "10.2.0.1") == 3 and fast(0, "10.1.1.1") == 0
     assert offloaded(WIDE) and not offloaded(NARROW)
     return slots().strip()
@@ -100,11 +99,10 @@ def rates():
     assert on_the_card() == [WIDE], "nothing changes without packets"
     said, before = [], counters(interfaces()[0])
     for address, prefix in (("10.1.1.1", NARROW), ("10.3.0.1", OTHER)):
-        number = flood(0, address, 90)
-        until(lambda prefix=prefix: on_the_card() == [prefix], f"{prefix} has taken the place")
-        said.append(slots().strip())
-        assert offloaded(prefix)
-        answer(number, 150)
+        with Flood(0, address):
+            until(lambda prefix=prefix: on_the_card() == [prefix], f"{prefix} has taken the place")
+            said.append(slots().strip())
+            assert offloaded(prefix)
         assert fast(0, address) == 3
         for _ in range(QUIET_SECONDS):
             time.sleep(1)
@@ -118,12 +116,11 @@ def rates():
 def few_packets():
     """A rate below the least one takes no place."""
     set_parameter("route_min_rate", 100000)
-    number = flood(0, "10.2.0.1", 20)
-    time.sleep(2 * QUIET_SECONDS)
-    assert on_the_card() == [OTHER]
-    said = slots().strip()
-    assert f"host: {WIDE}" in said, said
-    answer(number)
+    with Flood(0, "10.2.0.1"):
+        time.sleep(2 * QUIET_SECONDS)
+        assert on_the_card() == [OTHER]
+        said = slots().strip()
+        assert f"host: {WIDE}" in said, said
     set_parameter("route_min_rate", 5)
     return said.replace("\n", ", ")
 
@@ -132,7 +129,7 @@ def high(tos, target="10.0.0.1"):
     """How many of three pings with a TOS come by the ring of high priority."""
     name = interfaces()[0]
     before = counters(name)["rx_high_packets"]
-    ping(0, target, f"-c 3 -i 0.3 -Q {tos} -W 20")
+    ping(0, target, f"-c 3 -i 0.3 -Q {tos} -W 60")
     return counters(name)["rx_high_packets"] - before
 
 
@@ -166,7 +163,7 @@ def filters():
     ping(0, "10.0.1.2")
     until(lambda: on_the_card(), "a route is on the card again")
     run(f"ethtool -r {name}; sleep 2")
-    until(lambda: "LOWER_UP" in run(f"ip link show {name}"), "link")
+    wait_for_link(name)
     assert high("0x80") == 3, "the filter is there after a reset"
     no_filters()
     assert (high("0xc0"), high("0x80")) == (3, 0)

@@ -1,28 +1,34 @@
-"""What scripts share that run in a guest with hero.ko: commands in the guest and on the host, the cards' interfaces, steps.
-
-A script has steps, functions that `step` adds, and calls `main`; its arguments are SHARED RESULTS [STEP ...].
-"""
+"""What steps of a test in a guest are made of: commands there, commands of the host (driver_host.py), the cards' interfaces, the kernel's log."""
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 CARDS = 4
-WAIT_SECONDS = 90
+WAIT_SECONDS = 600  # an idle machine needs a tenth
 SHARED = Path(sys.argv[1])
 BAD_LOG = re.compile(r"WARNING:|BUG:|Oops|general protection|refcount|Call Trace|detected.*hang|NETDEV WATCHDOG|hero.*(reset|step)")
 GOOD_LOG = re.compile(r"soft lockup|rcu.*stall|clocksource|workqueue lockup|reset was asked for|Hardware name")
-STEPS = []
+EXPECTED = []  # lines of the kernel's log that steps bring about
+STEPS, LONG_STEPS = [], []
 asked = 0
 
 
 def step(function):
     """Adds a step, which returns what there is to say about it."""
     STEPS.append(function)
+    return function
+
+
+def long_step(function):
+    """Adds a step that runs only if it is named."""
+    LONG_STEPS.append(function)
     return function
 
 
@@ -57,6 +63,11 @@ def ask(command, check=True, seconds=WAIT_SECONDS):
     return text
 
 
+def monitor(command, **arguments):
+    """A command of QEMU's monitor (QMP)."""
+    return json.loads(ask(shlex.join(["python3", str(ROOT / "hero/guest/qmp.py"), str(SHARED / "monitor"), command, json.dumps(arguments)])))
+
+
 def until(is_true, what, seconds=WAIT_SECONDS):
     """Waits for a condition."""
     end = time.monotonic() + seconds
@@ -72,39 +83,43 @@ def interfaces():
     return [name for _, name in sorted(found)]
 
 
+def all_interfaces():
+    """The interfaces once all cards have one and udev, which renames new ones, is done."""
+    until(lambda: len(interfaces()) == CARDS, "all cards have an interface")
+    run("udevadm settle")
+    return interfaces()
+
+
+def set_up(card, name):
+    """Gives the interface of a card its address, and waits for its link."""
+    run(f"sysctl -qw net.ipv4.conf.{name}.rp_filter=0 net.ipv6.conf.{name}.disable_ipv6=1; "
+        f"ip address replace 10.0.{card}.1/24 dev {name}; ip link set {name} up")
+    wait_for_link(name)
+
+
+def wait_for_link(name):
+    """Waits until an interface has a link."""
+    until(lambda: "LOWER_UP" in run(f"ip link show {name}"), f"{name} has a link")
+
+
 def counters(name):
     """`ethtool -S` of an interface."""
     return {key: int(value) for key, value in re.findall(r"^\s+(\w+): (\d+)$", run(f"ethtool -S {name}"), re.MULTILINE)}
 
 
+def namespace(card):
+    """The network namespace of the host where a card's cable ends."""
+    return f"{(SHARED / 'namespaces').read_text()}{card}"
+
+
 def inside(card, command):
     """A command of the host in the namespace where a card's cable ends."""
-    return f"ip netns exec hero{card} {command}"
+    return f"ip netns exec {namespace(card)} {command}"
 
 
-def ping(source, target, options="-c 3 -i 0.3 -W 20"):
+def ping(source, target, options="-c 3 -i 0.3 -W 60"):
     """The host behind one card pings an address."""
     return ask(inside(source, f"ping -q {options} {target}"))
-
-
-def log():
-    """The kernel's log."""
-    return run("dmesg")
-
-
-def bring_up():
-    """Interfaces, addresses, links; the hosts have routes through the guest."""
-    run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv4.conf.all.send_redirects=0")
-    names = interfaces()
-    assert len(names) == CARDS, names
-    for card, name in enumerate(names):
-        run(f"sysctl -qw net.ipv4.conf.{name}.rp_filter=0 net.ipv6.conf.{name}.disable_ipv6=1; ip address add 10.0.{card}.1/24 dev {name}; ip link set {name} up")
-        ask(inside(card, f"bash -c 'sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set lo up; ip address add 10.0.{card}.2/24 dev wire; "
-                         f"ip address add 10.1.{card}.1/24 dev lo; ip link set wire up; ip route replace default via 10.0.{card}.1; "
-                         "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0'"))
-    for name in names:
-        until(lambda: "LOWER_UP" in run(f"ip link show {name}"), f"{name} has a link")
-    return " ".join(names) + "; " + run(f"ethtool -i {names[0]}").replace("\n", ", ")
 
 
 def offloaded(prefix):
@@ -119,30 +134,103 @@ def fast(source, target):
     return counters(interfaces()[source])["fast_path"] - before
 
 
-def flood(source, target, seconds):
-    """The host behind a card sends pings without pause for a while, whatever becomes of them."""
-    return start(inside(source, f"timeout {seconds} ping -q -i 0.005 {target}"))
+class Flood:
+    """The host behind a card sends pings until the end of the block, each when the one before has come back or is lost."""
+
+    def __init__(self, source, target, options="-A"):
+        self.pid = SHARED / f"flood-{source}-{target}"
+        self.command = f"echo $$ >{self.pid}; exec {inside(source, f'ping -q {options} {target}')}"
+
+    def __enter__(self):
+        self.pid.unlink(missing_ok=True)
+        self.number = start(self.command)
+        until(self.pid.exists, "pings are sent")
+        return self
+
+    def __exit__(self, *_):
+        ask(f"kill -INT $(cat {self.pid})")
+        _, text = answer(self.number)
+        self.said = loss(text)
+
+
+TRANSFER = """
+import hashlib, os, socket, subprocess, sys, threading, time
+listener = socket.create_server(("", 5000))
+code = "import os, socket, sys; s = socket.create_connection((sys.argv[1], 5000)); d = open(sys.argv[2], 'rb').read(); s.sendall(d); s.shutdown(1); s.recv(1)"
+data = os.urandom(int(sys.argv[1]))
+open(sys.argv[4] + "/data", "wb").write(data)
+sender = subprocess.Popen(["ip", "netns", "exec", sys.argv[2], sys.executable, "-c", code, sys.argv[3], sys.argv[4] + "/data"])
+listener.settimeout(900)
+peer, _ = listener.accept()
+peer.settimeout(900)
+started, got = time.monotonic(), b""
+while chunk := peer.recv(65536):
+    got += chunk
+taken = time.monotonic() - started
+peer.sendall(b"x")
+sender.wait()
+assert got == data, (len(got), len(data))
+print(len(got), "octets,", hashlib.sha256(got).hexdigest()[:16], f"{len(got) * 8 / taken / 1e6:.1f} Mbit/s")
+"""
+
+
+def transfer(source, target, address, octets, seconds=1800):
+    """TCP from the host behind one card to an address of that behind another; returns what was measured."""
+    (SHARED / "transfer.py").write_text(TRANSFER)
+    return ask(inside(target, f"timeout {seconds} python3 {SHARED}/transfer.py {octets} {namespace(source)} {address} {SHARED}"), seconds=seconds).strip()
+
+
+def connect():
+    """Interfaces, addresses, links; the hosts have routes through the guest."""
+    run("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv4.conf.all.send_redirects=0")
+    names = all_interfaces()
+    for card, name in enumerate(names):
+        ask(inside(card, f"bash -c 'sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set lo up; ip address replace 10.0.{card}.2/24 dev wire; "
+                         f"ip address replace 10.1.{card}.1/24 dev lo; ip link set wire up; ip route replace default via 10.0.{card}.1; "
+                         "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0'"))
+        set_up(card, name)
+
+
+def bring_up():
+    """Interfaces, addresses, links; the hosts have routes through the guest."""
+    connect()
+    names = interfaces()
+    return " ".join(names) + "; " + run(f"ethtool -i {names[0]}").replace("\n", ", ")
+
+
+def loss(text):
+    """What a ping says of its packets."""
+    return re.search(r"\d+ packets.*loss", text)[0]
+
+
+def log():
+    """The kernel's log."""
+    return run("dmesg")
+
+
+def bad_lines():
+    """Lines of the kernel's log that show a defect."""
+    return [line for line in log().splitlines() if BAD_LOG.search(line) and not GOOD_LOG.search(line) and not any(one in line for one in EXPECTED)]
 
 
 def main():
-    """All steps, or those that are named. A step that fails does not end it, but the last line is not `done` then."""
-    chosen, good = sys.argv[3:], True
+    """The steps that are named, in that order, or all but the long ones. A step that fails does not end it, but the last line is not `done` then."""
+    known = {function.__name__: function for function in STEPS + LONG_STEPS}
+    chosen, good = [known[name] for name in sys.argv[3:]] or STEPS, True
     with open(sys.argv[2], "w", buffering=1) as out:
         try:
-            for function in STEPS:
-                if chosen and function.__name__ not in chosen:
-                    continue
+            for function in chosen:
                 started = time.monotonic()
                 try:
                     said = function()
                 except Exception:
                     good, said = False, f"failed\n{traceback.format_exc()}"
                 out.write(f"{function.__name__}, {time.monotonic() - started:.1f} s: {said}\n")
-            bad = [line for line in log().splitlines() if BAD_LOG.search(line) and not GOOD_LOG.search(line)]
-            for line in bad:
+                (SHARED / "dmesg").write_text(log())
+            for line in bad_lines():
+                good = False
                 out.write(f"the kernel's log: {line}\n")
-            if good and not bad:
+            if good:
                 out.write("done\n")
-            (SHARED / "dmesg").write_text(log())
         finally:
             start(None)

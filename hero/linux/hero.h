@@ -64,7 +64,9 @@ enum hero_vector { HERO_VECTOR_RX, HERO_VECTOR_TX, HERO_VECTOR_OTHER, HERO_VECTO
 #define HERO_EVENTS_TX		HERO_IRQ_TX
 #define HERO_EVENTS_OTHER	(HERO_IRQ_FAULT | HERO_IRQ_BUS | HERO_IRQ_DROP)
 
-/* The queues of the device: AF_XDP and steering see the low priority as queue 0. */
+/* Linux sees one queue: one NAPI polls both, and an AF_XDP socket sends only where its queue is one
+ * of those that send, of which there is one.
+ */
 enum hero_priority { HERO_LOW, HERO_HIGH, HERO_PRIORITIES };
 
 enum hero_flag {
@@ -105,6 +107,8 @@ struct hero_rx {
 	struct page_pool *pool;
 	struct xdp_rxq_info rxq;
 	struct page *pages[HERO_SLOTS];
+	bool starved;		/* the last look saw a card without buffers */
+	u32 starved_done;	/* completions taken then */
 	struct hero_rx_stats stats;
 };
 
@@ -282,6 +286,7 @@ void hero_netdev_init(struct hero *hero);
 int hero_card_check(struct hero *hero);
 int hero_card_reset(struct hero *hero);
 void hero_card_start(struct hero *hero);
+bool hero_card_is_set_up(const struct hero *hero);
 void hero_card_set_mac(struct hero *hero);
 void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
@@ -289,7 +294,8 @@ void hero_card_clear_route(struct hero *hero, unsigned int slot);
 void hero_card_set_class(struct hero *hero, const struct hero_class *class);
 void hero_card_read_counters(struct hero *hero);
 void hero_card_read_routes(struct hero *hero);
-bool hero_card_find_peers(struct hero *hero);
+bool hero_card_has_other_peers(const struct hero *hero);
+void hero_card_find_peers(struct hero *hero);
 void hero_card_gone(struct hero *hero);
 
 /* hero_irq.c */
@@ -313,6 +319,7 @@ int hero_rx_open(struct hero *hero);
 void hero_rx_close(struct hero *hero);
 void hero_rx_start(struct hero *hero);
 void hero_rx_stop(struct hero *hero);
+bool hero_rx_lost_buffers(struct hero *hero);
 int hero_rx_poll(struct napi_struct *napi, int budget);
 
 /* hero_tx.c */

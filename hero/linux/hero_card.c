@@ -134,6 +134,14 @@ void hero_card_start(struct hero *hero)
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
+/* Whether the card still has what hero_card_start() told it. A reset clears that, and is over
+ * before anybody looks.
+ */
+bool hero_card_is_set_up(const struct hero *hero)
+{
+	return hero_read(hero, HERO_CPL_BASE) == lower_32_bits(hero->completions_dma);
+}
+
 static void hero_count(u64 *sum, u32 *last, u32 now)
 {
 	*sum += now - *last;
@@ -282,37 +290,59 @@ static unsigned int hero_cards_of(int domain, struct pci_dev *cards[HERO_CARDS])
 	return count;
 }
 
-/* Finds the card's number and its peers. Returns whether they have changed. */
-bool hero_card_find_peers(struct hero *hero)
-{
-	struct pci_dev *cards[HERO_CARDS], *peers[HERO_PEERS] = {};
-	u32 base[HERO_PEERS] = {};
-	unsigned int count, index, k;
-	bool changed;
+/* What a card has to know of the others of its bus. */
+struct hero_peers {
+	unsigned int index;
+	struct pci_dev *peers[HERO_PEERS];
+	u32 base[HERO_PEERS];
+};
 
+static void hero_look_for_peers(const struct hero *hero, struct hero_peers *found)
+{
+	struct pci_dev *cards[HERO_CARDS];
+	unsigned int count, k;
+
+	memset(found, 0, sizeof(*found));
 	count = hero_cards_of(pci_domain_nr(hero->pdev->bus), cards);
-	for (index = 0; index < count && cards[index] != hero->pdev; index++)
-		;
-	if (index == count) {
+	while (found->index < count && cards[found->index] != hero->pdev)
+		found->index++;
+	if (found->index == count) {
 		/* a bus has numbers for four */
-		index = 0;
+		found->index = 0;
 		count = 0;
 	}
 	for (k = 0; k < count; k++) {
-		unsigned int d = k < index ? k : k - 1;
+		unsigned int d = k < found->index ? k : k - 1;
 
-		if (k == index)
+		if (k == found->index)
 			continue;
-		peers[d] = cards[k];
-		base[d] = hero_aperture(cards[k]);
+		found->peers[d] = cards[k];
+		found->base[d] = hero_aperture(cards[k]);
 	}
-	changed = hero->index != index || memcmp(peers, hero->peers, sizeof(peers)) ||
-		  memcmp(base, hero->peer_base, sizeof(base));
-	hero->index = index;
-	memcpy(hero->peers, peers, sizeof(peers));
-	memcpy(hero->peer_base, base, sizeof(base));
+}
+
+/* Whether cards have come or gone since hero_card_find_peers(), or are somewhere else. */
+bool hero_card_has_other_peers(const struct hero *hero)
+{
+	struct hero_peers found;
+
+	hero_look_for_peers(hero, &found);
+	return hero->index != found.index ||
+	       memcmp(hero->peers, found.peers, sizeof(found.peers)) ||
+	       memcmp(hero->peer_base, found.base, sizeof(found.base));
+}
+
+/* Finds the card's number and its peers. */
+void hero_card_find_peers(struct hero *hero)
+{
+	struct hero_peers found;
+
+	hero_look_for_peers(hero, &found);
+	hero->index = found.index;
+	memcpy(hero->peers, found.peers, sizeof(found.peers));
+	memcpy(hero->peer_base, found.base, sizeof(found.base));
 	/* the others ask for permission to send here by writing there */
-	hero->fast_path = hero_aperture(hero->pdev) && memchr_inv(base, 0, sizeof(base)) &&
+	hero->fast_path = hero_aperture(hero->pdev) &&
+			  memchr_inv(found.base, 0, sizeof(found.base)) &&
 			  !hero_is_translated(&hero->pdev->dev);
-	return changed;
 }

@@ -42,8 +42,12 @@ void hero_watch(struct work_struct *work)
 	}
 	if (status & HERO_STATUS_BROKEN)
 		hero_reset_later(hero, "memory refused completions of the card");
-	else if (!(status & HERO_STATUS_READY))
+	else if (!(status & HERO_STATUS_READY) || !hero_card_is_set_up(hero))
 		hero_reset_later(hero, "the card was reset by somebody else");
+	else if (hero_rx_lost_buffers(hero))
+		hero_reset_later(hero, "the card lost its receive buffers");
+	else if (hero_card_has_other_peers(hero))
+		hero_reset_later(hero, "the cards of its bus are others");
 	if (events || time_after_eq64(get_jiffies_64(), hero->stale)) {
 		hero_card_read_counters(hero);
 		hero->stale = get_jiffies_64() + HERO_COUNTERS_AGE;
@@ -83,13 +87,14 @@ void hero_down(struct hero *hero)
 	hero_fib_card_down(hero);
 	if (!test_and_clear_bit(HERO_UP, &hero->flags))
 		return;
-	/* from here on nobody gives the card a frame */
-	netif_tx_disable(hero->dev);
+	/* in this order, because the watch sets the carrier and the poll wakes the queue */
+	cancel_delayed_work_sync(&hero->watch);
 	netif_carrier_off(hero->dev);
 	napi_disable(&hero->rx_napi);
 	napi_disable(&hero->tx_napi);
+	/* from here on nobody gives the card a frame */
+	netif_tx_disable(hero->dev);
 	hero_irq_off(hero);
-	cancel_delayed_work_sync(&hero->watch);
 	hero_card_read_counters(hero);
 	/* memory may be used for something else only if the card is quiet */
 	if (hero_card_reset(hero))

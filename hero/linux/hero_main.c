@@ -56,16 +56,9 @@ static void hero_init(struct hero *hero, struct net_device *dev, struct pci_dev 
 	hero_netdev_init(hero);
 }
 
-/* A new card may give others of its bus new numbers. */
 static void hero_join(struct hero *hero)
 {
-	struct hero *other;
-
 	mutex_lock(&hero_cards_lock);
-	list_for_each_entry(other, &hero_cards, list) {
-		if (test_bit(HERO_UP, &other->flags) && hero_card_find_peers(other))
-			hero_reset_later(other, "the cards of its bus are others");
-	}
 	list_add_tail(&hero->list, &hero_cards);
 	mutex_unlock(&hero_cards_lock);
 	hero_fib_look();
@@ -104,7 +97,7 @@ static int hero_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto disable;
 	err = -ENOMEM;
-	dev = alloc_etherdev_mqs(sizeof(*hero), 1, HERO_PRIORITIES);
+	dev = alloc_etherdev(sizeof(*hero));
 	if (!dev)
 		goto release;
 	SET_NETDEV_DEV(dev, &pdev->dev);
@@ -175,7 +168,9 @@ static void hero_remove(struct pci_dev *pdev)
 	free_netdev(hero->dev);
 	pci_free_irq_vectors(pdev);
 	pci_release_mem_regions(pdev);
-	pci_disable_device(pdev);
+	/* an error that nothing recovered from has left it disabled */
+	if (pci_is_enabled(pdev))
+		pci_disable_device(pdev);
 }
 
 static const struct pci_device_id hero_ids[] = {

@@ -57,7 +57,15 @@ static int hero_set_mac_address(struct net_device *dev, void *address)
 
 static void hero_tx_timeout(struct net_device *dev, unsigned int queue)
 {
-	hero_reset_later(netdev_priv(dev), "the card sends nothing");
+	struct hero *hero = netdev_priv(dev);
+	struct hero_tx *tx = &hero->tx;
+	u64 word;
+
+	netdev_err(dev, "%u frames wait, the card has %u of them, %s\n",
+		   tx->filled - tx->ring.done, tx->ring.given - tx->ring.done,
+		   hero_ring_next(&tx->ring, &word) ? "and told of one in vain" :
+						      "and has sent none");
+	hero_reset_later(hero, "the card sends nothing");
 }
 
 static void hero_rx_sum(const struct hero_rx *rx, struct rtnl_link_stats64 *sum)

@@ -23,8 +23,8 @@ static int hero_back(struct hero *hero)
 		err = hero_up(hero);
 	else
 		hero_card_set_mac(hero);
-	if (!err)
-		netif_device_attach(hero->dev);
+	/* a card that does not come back can be set down and up later */
+	netif_device_attach(hero->dev);
 	rtnl_unlock();
 	hero_fib_look();
 	return err;
@@ -67,6 +67,8 @@ static pci_ers_result_t hero_slot_reset(struct pci_dev *pdev)
 	if (pci_enable_device_mem(pdev))
 		return PCI_ERS_RESULT_DISCONNECT;
 	pci_restore_state(pdev);
+	/* older kernels restore only once what was saved once */
+	pci_save_state(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
 

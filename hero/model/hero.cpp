@@ -181,6 +181,11 @@ void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value) {
     h->finish_access();
 }
 
+void hero_set_link(hero *h, unsigned card, int up) {
+    if (card >= HERO_CARDS) return;
+    h->top.link = (h->top.link & ~(1u << card)) | (up ? 1u << card : 0);
+}
+
 int hero_receive(hero *h, unsigned card, const uint8_t *frame, size_t octets, uint64_t at, unsigned faults) {
     if (card >= HERO_CARDS || !frame || octets == 0 || octets > MAX_FRAME || h->lines[card].full()) return -1;
     try {

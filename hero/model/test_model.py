@@ -46,6 +46,18 @@ def test_registers(hero):
     assert [hero.read(card, reg.PEER_BASE) for card in range(4)] == [0x8000_0000 + card for card in range(4)]
 
 
+def test_links(hero):
+    def links():
+        return [hero.read(card, reg.STATUS) >> 1 & 1 for card in range(4)]
+
+    assert links() == [1, 1, 1, 1]
+    hero.set_link(2, False)
+    assert links() == [1, 1, 0, 1]
+    hero.set_link(4, False)
+    hero.set_link(2, True)
+    assert links() == [1, 1, 1, 1]
+
+
 def test_bad_arguments(hero):
     lib, h, frame = hero.lib, hero.h, bytes(64)
     assert hero.read(4, 0) == hero.read(0, 64) == 0xFFFFFFFF
