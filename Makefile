@@ -9,7 +9,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
 	test-vm-package coverage vm-quick vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn hero-board lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -305,11 +305,17 @@ hero-quick: hero-lint
 
 hero-long: hero-deps hero-qemu vm-deps ## HERO: the long runs
 	$(HERO_TB) -m long
+	$(MAKE) --no-print-directory hero-board
 
 hero-regress: hero-test hero-long ## HERO: all of it
 
 hero-syn: hero-deps ## HERO: resources and Fmax (ECP5), written to hero/syn/REPORT.md
 	$(HERO) hero/syn/run.py
+
+# The board's older FPGA: make hero-board ARGS="--device um"
+hero-board: hero-deps ## HERO: the bitstream for Lattice's ECP5 Versa board, target/hero/board/hero_board.bit
+	$(HERO) hero/crossings.py board
+	$(HERO) hero/board/build.py $(ARGS)
 
 bench-hero: hero-deps ## HERO: throughput, latency and priorities of four cards
 	$(HERO) hero/bench/run.py $(ARGS)
