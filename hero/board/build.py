@@ -48,7 +48,7 @@ def clocks(placed):
     """{clock: (MHz that it reaches, MHz that it must)}"""
     found = {}
     for net, each in placed["fmax"].items():
-        name = next((name for name in CLOCKS if net.replace("$glbnet$", "").startswith(name)), None)
+        name = next((name for name in CLOCKS if name in net), None)
         if name is None:
             sys.exit(f"build.py: nextpnr reports a clock that nobody knows: {net}")
         found[name] = each["achieved"], each["constraint"]

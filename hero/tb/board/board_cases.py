@@ -59,7 +59,7 @@ async def phys(dut):
             assert int(phy.advertise.value) == 0x0001 and int(phy.gigabit.value) == 0x0200 and int(phy.resets.value) == 1
             for status, link in ((0x6C00, False), (0x8C00, False), (COPPER_UP, True), (0, False), (COPPER_UP, True)):
                 phy.copper.value = status
-                await Timer(60, "us")
+                await Timer(120, "us")
                 assert await bench.call(each.linked) == link, f"{status:#x}"
             shown = await bench.call(bench.registers.read, socket, card.STATUS)
             assert bool(shown & card.STATUS_LINK)

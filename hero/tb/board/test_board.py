@@ -24,7 +24,7 @@ def rgmii(sources=RGMII, phy_ps=2000, inside_ps=1000, taps=39):
         defines={"HERO_DELAYS": 1}, environment={f"HERO_{name}": value for name, value in parameters.items()})
 
 
-@pytest.mark.parametrize("phy_ps", (0, 2000))
+@pytest.mark.parametrize("phy_ps", (pytest.param(0, marks=pytest.mark.slow), 2000))
 def test_rgmii(phy_ps):
     """With and without the delay in the PHY."""
     rgmii(phy_ps=phy_ps)
