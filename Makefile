@@ -38,7 +38,7 @@ demo: build ## Forward real traffic between namespaces and show it
 # Stages of `make test`, and of `make test-all` with the minutes that each takes on two idle CPUs; what tells most comes first.
 TEST := lint test-ready unit hero-quick conformance-quick integration-quick fuzz-quick vm-quick
 TEST_ALL := lint=3 test-ready=8 unit=4 doc-tests=2 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
-	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=40 test-selftests=240
+	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=75 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=40 test-selftests=240
 
 # scripts/stages needs the Python that `deps` installs.
 test: deps ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test

@@ -134,10 +134,14 @@ class Bench:
         for signal, late, period in pairs:
             self.clocks.append(Clock(signal, period, "ps", period_high=4000).start())
             cocotb.start_soon(self.later(late, period))
-        await Timer(100, "ns")
-        dut.rst_n.value = 1
-        pll.lock.value = 1
-        await Timer(3, "us")
+        # Power-up, then the button: PHYs see an edge of their reset only when they have been out of it.
+        for wait in (15, 3):
+            await Timer(100, "ns")
+            dut.rst_n.value = 1
+            pll.lock.value = 1
+            await Timer(wait, "us")
+            dut.rst_n.value = wait == 3
+        assert int(dut.phy_rst_n.value) == 0
         self.phys = [dut.phy0, dut.phy1]
         for phy in self.phys:
             phy.faults.value = 0  # what was before the reset does not count
