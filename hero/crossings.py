@@ -20,6 +20,7 @@ TARGET = HERO.parent / "target" / "hero"
 VENV = Path(os.environ.get("HERO_VENV", TARGET / "venv"))
 BOARD = HERO / "board"
 SMALL = {"VOQ_WORDS": 64, "DST_WORDS": 64, "SLOW_TX_WORDS": 512}  # the crossings are the same
+DDR = {"IDDRX1F": "Q0", "ODDRX1F": "Q"}  # registers of the ECP5's pins: an output
 FOREIGN = {"link": "link"}  # inputs that belong to none of the card's clocks; each counts as a clock of its own
 
 
@@ -64,6 +65,12 @@ class Design:
                 self.clock_of.update(dict.fromkeys(pins["Q"], clock))
                 others = [bit for pin, bits in pins.items() if pin not in ("CLK", "Q", "D") for bit in bits]
                 self.registers += [(q, clock, d, others) for q, d in zip(pins["Q"], pins["D"])]
+            elif kind in DDR:
+                clock = self.names[pins["SCLK"][0]]
+                self.clock_of.update({bit: clock for q in ("Q", "Q0", "Q1") for bit in pins.get(q, [])})
+                self.registers += [(pins[DDR[kind]][0], clock, bit, pins["RST"]) for d in ("D", "D0", "D1") for bit in pins.get(d, [])]
+            elif kind == "DELAYF":  # the other pins say how long, not what
+                self.logic.update(dict.fromkeys(pins["Z"], pins["A"]))
             elif kind.startswith("$mem"):
                 self.memory(cell["parameters"], pins)
             elif kind not in ("$scopeinfo", "$print", "$check"):
