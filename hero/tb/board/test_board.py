@@ -14,7 +14,7 @@ FAULTS = {
     "error_unsent": ("hero_rgmii_tx", "gmii_tx_en ^ gmii_tx_er", "gmii_tx_en"),
     "clock_inverted": ("hero_rgmii_tx", ".D0(1'b1), .D1(1'b0)", ".D0(1'b0), .D1(1'b1)"),
     "only_up": ("hero_delay", "down <= way[7]", "down <= 1'b0"),
-    "a_tap_more": ("hero_delay", "way[7] ? -way[6:0] : way[6:0]", "way[7] ? -way[6:0] + 7'd3 : way[6:0] + 7'd3"),
+    "taps_more": ("hero_delay", "way[7] ? -way[6:0] : way[6:0]", "way[7] ? -way[6:0] + 7'd10 : way[6:0] + 7'd10"),
 }
 
 
