@@ -33,11 +33,11 @@ MUXES = ("PFUMX", "L6MUX21")  # these combine the tables of a slice and need no 
 def tool(name, *arguments, log):
     script = VENV / "bin" / f"yowasp-{name}"
     if not script.exists():
-        sys.exit(f"run.py: {script} is missing: run scripts/deps-hero, or set HERO_VENV")
+        sys.exit(f"{Path(sys.argv[0]).name}: {script} is missing: run scripts/deps-hero, or set HERO_VENV")
     with open(log, "w") as out:
         code = subprocess.run([script, *map(str, arguments)], stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
-        sys.exit(f"run.py: {name} fails, see {log}")
+        sys.exit(f"{Path(sys.argv[0]).name}: {name} fails, see {log}")
 
 
 def synthesize(top, routes, flatten=True):
@@ -197,4 +197,5 @@ def main():
         sys.exit(f"run.py: too slow: {slow}; {by_routes[3]['elements']} elements")
 
 
-main()
+if __name__ == "__main__":
+    main()
