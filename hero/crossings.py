@@ -14,7 +14,7 @@ HERO = Path(__file__).resolve().parent
 RTL = HERO / "rtl"
 TARGET = HERO.parent / "target" / "hero"
 VENV = Path(os.environ.get("HERO_VENV", TARGET / "venv"))
-SMALL = {"VOQ_WORDS": 64, "DST_WORDS": 64, "SLOW_TX_WORDS": 512}  # the crossings are the same
+SMALL = {"ROUTES6": 4, "VOQ_WORDS": 64, "DST_WORDS": 64, "SLOW_TX_WORDS": 512}  # the crossings are the same
 FOREIGN = {"link": "link"}  # inputs that belong to none of the card's clocks; each counts as a clock of its own
 
 
