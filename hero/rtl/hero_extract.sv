@@ -174,6 +174,20 @@ module hero_extract #(
     wire right = add(add(others, {ttl, proto}), checksum) == 16'hffff && first[15:8] == 8'h45 && ttl != 0;
     always @* if (right) p8_checksum: assert (new_checksum == ~add(others, {ttl - 8'd1, proto}));
 
+    // P8, too: what the host gets is what came; of a fast frame change the destination MAC and the TTL, by one, and of IPv4 the
+    // checksum; only frames that a router forwards are fast
+    wire [63:0] may_change = to_host ? 64'd0 : index == 0 ? 64'h0000ffff_ffffffff
+        : index == 2 ? (ip6 ? 64'h0000ff00_00000000 : 64'h00ff0000_00000000) : index == 3 && !ip6 ? 64'h00000000_0000ffff : 64'd0;
+    always @* begin
+        p8_nothing_else: assert (((edited ^ rd_data) & ~may_change) == 0);
+        if (!to_host && index == 0) p8_next_hop: assert (edited[47:0] == match_nh_mac);
+        if (!to_host && index == 2 && ip6) p8_hop_limit: assert (edited[47:40] + 8'd1 == rd_data[47:40]);
+        if (!to_host && index == 2 && !ip6) p8_ttl: assert (edited[55:48] + 8'd1 == rd_data[55:48]);
+    end
+    wire searched = state == START || state == MATCH || state == ROOM || state == FORWARD;
+    wire forwarded = (ip4 || ip6) && !rd_meta[hero_pkg::META_OPTIONS] && rd_meta[hero_pkg::META_TTL+:8] > 1;
+    always @(posedge clk) if (past && !rst && searched && match_route_ok) fast_if_forwarded: assert (forwarded);
+
     // Each frame has exactly one event
     reg told = 0;
     wire event_now = fwd || drop;
@@ -207,6 +221,7 @@ module hero_extract #(
     always @(posedge clk)
         if (past && !rst) begin
             c_two_words_to_a_peer: cover (fwd && !to_host && index == 2);
+            if (ip6) c_ip6: cover (fwd && !to_host && index == 3 && match_route_ok);
             c_to_the_host: cover (fwd && to_host);
             c_no_room: cover (drop && drop_reason == hero_pkg::COUNT_PEER_FULL);
             c_refused: cover (drop && drop_reason == hero_pkg::COUNT_FOREIGN_MAC);
