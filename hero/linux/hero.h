@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
+#include <linux/in6.h>
 #include <linux/io.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
@@ -26,6 +27,7 @@
 #define HERO_CARDS		4
 #define HERO_PEERS		(HERO_CARDS - 1)
 #define HERO_MAX_ROUTES		64
+#define HERO_MAX_ROUTES6	8
 
 /* Words of a completion ring, and the most descriptors outstanding. */
 #define HERO_SLOTS		256
@@ -165,6 +167,7 @@ struct hero {
 	u32 cmd;		/* without bank and commit */
 	u32 last[HERO_COUNTERS];
 	u32 last_routes[HERO_MAX_ROUTES];
+	u32 last_routes6[HERO_MAX_ROUTES6];
 	u32 last_host;
 	u64 counters[HERO_COUNTERS];
 	u64 fast;		/* frames sent to other cards by routes */
@@ -179,6 +182,8 @@ struct hero {
 	u32 peer_base[HERO_PEERS];		/* 0: none */
 	u8 routes;		/* slots of the card */
 	struct hero_route route[HERO_MAX_ROUTES];
+	u8 routes6;		/* slots for IPv6 */
+	bool route6_on[HERO_MAX_ROUTES6];
 
 	struct delayed_work watch;
 	struct work_struct reset;
@@ -224,6 +229,9 @@ void hero_card_set_mac(struct hero *hero);
 void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
 void hero_card_clear_route(struct hero *hero, unsigned int slot);
+void hero_card_set_route6(struct hero *hero, unsigned int slot, const struct in6_addr *address,
+			  u8 len, unsigned int d, const u8 *mac);
+void hero_card_clear_route6(struct hero *hero, unsigned int slot);
 void hero_card_read_counters(struct hero *hero);
 bool hero_card_find_peers(struct hero *hero);
 void hero_card_gone(struct hero *hero);

@@ -45,6 +45,9 @@ bool hero_fib_allowed(void);
 bool hero_fib_is_alone(struct hero_fib_entry *entry);
 
 /* hero_offload.c */
+bool hero_linux_is_plain(struct net *net, bool ip6);
+bool hero_device_is_plain(struct net_device *dev);
+bool hero_may_go_out(struct hero *hero);
 void hero_offload_look(struct work_struct *work);
 void hero_offload_clear_prefix(u32 dst, u8 len);
 void hero_offload_clear_neighbour(struct neighbour *neighbour);

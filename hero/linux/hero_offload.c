@@ -10,7 +10,7 @@
 #include <net/arp.h>
 #include <net/sch_generic.h>
 
-#include "hero_fib.h"
+#include "hero_fib6.h"
 
 /* Candidates that are looked at, the shortest prefixes first because most packets meet them. */
 #define HERO_OFFLOAD_LOOKS 2048
@@ -110,16 +110,17 @@ static bool hero_hook_is_apparmor(const struct nf_hook_ops *ops)
 }
 
 /* Whether netfilter sees packets in transit. */
-static bool hero_has_hooks(struct net *net)
+static bool hero_has_hooks(struct net *net, bool ip6)
 {
 	static const u8 hooks[] = { NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING };
+	struct nf_hook_entries __rcu **chains = ip6 ? net->nf.hooks_ipv6 : net->nf.hooks_ipv4;
 	const struct nf_hook_entries *entries;
 	bool found = false;
 	unsigned int k, n;
 
 	rcu_read_lock();
 	for (k = 0; k < ARRAY_SIZE(hooks); k++) {
-		entries = rcu_dereference(net->nf.hooks_ipv4[hooks[k]]);
+		entries = rcu_dereference(chains[hooks[k]]);
 		for (n = 0; entries && n < entries->num_hook_entries; n++)
 			found |= !hero_hook_is_apparmor(nf_hook_entries_get_hook_ops(entries)[n]);
 	}
@@ -127,25 +128,25 @@ static bool hero_has_hooks(struct net *net)
 	return found;
 }
 #else
-static bool hero_has_hooks(struct net *net)
+static bool hero_has_hooks(struct net *net, bool ip6)
 {
 	return false;
 }
 #endif
 
 /* Whether Linux does nothing with packets in transit but forward them. */
-static bool hero_linux_is_plain(struct net *net)
+bool hero_linux_is_plain(struct net *net, bool ip6)
 {
 #ifdef CONFIG_XFRM
 	if (READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_FWD]) ||
 	    READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_OUT]))
 		return false;
 #endif
-	return !hero_has_hooks(net);
+	return !hero_has_hooks(net, ip6);
 }
 
 /* Whether nothing but routing happens at a card's device. */
-static bool hero_device_is_plain(struct net_device *dev)
+bool hero_device_is_plain(struct net_device *dev)
 {
 	return netif_running(dev) && net_eq(dev_net(dev), &init_net) &&
 	       !netdev_master_upper_dev_get(dev) && !rcu_access_pointer(dev->rx_handler) &&
@@ -162,7 +163,7 @@ static bool hero_may_come_in(struct hero *hero)
 }
 
 /* A card can neither fragment nor queue; a queueing discipline with a handle was chosen. */
-static bool hero_may_go_out(struct hero *hero)
+bool hero_may_go_out(struct hero *hero)
 {
 	struct net_device *dev = hero->dev;
 
@@ -230,7 +231,7 @@ static unsigned int hero_offload_gather(void)
 	unsigned int count = 0, looks = 0, len;
 	struct hero_fib_entry *entry;
 
-	if (!hero_fib_allowed() || !hero_linux_is_plain(&init_net))
+	if (!hero_fib_allowed() || !hero_linux_is_plain(&init_net, false))
 		return 0;
 	for (len = 0; len < HERO_PREFIXES; len++) {
 		list_for_each_entry(entry, &hero_fib_candidates[len], list) {
@@ -396,8 +397,10 @@ void hero_offload_look(struct work_struct *work)
 		}
 	}
 	hero_offload_mark_all(count);
+	hero_offload6_choose();
 	spin_unlock_bh(&hero_fib_lock);
 	hero_offload_keep_neighbours(count);
+	hero_offload6_mark();
 	mutex_unlock(&hero_cards_lock);
 	rtnl_unlock();
 }
