@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* As hero_fib.h, for IPv6. */
+/* Between the copy of Linux's IPv6 routes and the choice of those for the fast path. */
 #ifndef HERO_FIB6_H
 #define HERO_FIB6_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* As hero_offload.c, for IPv6: its routes have slots of their own, each of which can lead to any
- * peer.
+/* Which routes of IPv6 are on the fast path of which cards, as hero_offload.c does it for IPv4. They
+ * have slots of their own, each of which can lead to any peer.
  */
 
 #include <linux/netfilter_ipv6.h>

@@ -187,5 +187,5 @@ def test_routes_of_ip6():
             assert hero.transmitted(to)[0] == out[:6] + c.mac(to) + out[12:]
             assert hero.transmitted(1)[0] == flow.expected(0)
         for number, count in ((3, 1), (7, 1), (0, 0)):
-            card.command(card.cmd | reg.ROUTE6_BANK + number << reg.CMD_BANK_SHIFT)
+            card.write(reg.CMD, card.cmd | reg.ROUTE6_BANK + number << reg.CMD_BANK_SHIFT)
             assert card.forwarded()[0] == count

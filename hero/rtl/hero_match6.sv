@@ -16,7 +16,7 @@ module hero_match6 #(
     output reg  [  1:0] dest,
     output reg  [  2:0] route,
     output reg  [ 47:0] nh_mac,
-    // Configuration, as of hero_match
+    // Configuration: a word of a rule, by its register number
     input  wire         cfg_wr,
     input  wire [  5:0] cfg_reg,
     input  wire [ 31:0] cfg_data,
@@ -156,8 +156,15 @@ module hero_match6 #(
             endcase
         if (rst) {its_address, its_rule, its_mac, its_on} <= {128'd0, 10'd128, 48'd0, 1'b0};
     end
-    wire [127:0] its_mask = its_rule[7:0] >= 128 ? ~128'd0 : ~(~128'd0 >> its_rule[6:0]);
-    wire its_match = its_on && route_ok && ((dst ^ its_address) & its_mask) == 0;
+    // A prefix is what its octets count; of any length (the solver is slow at shifting, so it does that alone)
+    function [127:0] prefix;
+        input [7:0] length;
+        integer n;
+        for (n = 0; n < 16; n = n + 1) prefix[120-8*n+:8] = counted(n[4:0], length);
+    endfunction
+    (* anyconst *) reg [7:0] length;
+    always @* prefix_is_counted: assert (prefix(length) == (length >= 128 ? ~128'd0 : ~(~128'd0 >> length[6:0])));
+    wire its_match = its_on && route_ok && ((dst ^ its_address) & prefix(its_rule[7:0])) == 0;
 
     always @(posedge clk) begin
         if (searching) in_time: assert (since <= ROUTES6 + 2);

@@ -22,8 +22,8 @@ package hero_pkg;
     localparam META_DST = 80;  // 32
     localparam META_DMAC = 112;  // 48
     localparam META_W = 160;
-    // Only of cards with routes of IPv6. Such a frame has hop limit, traffic class, next header in TTL, TOS, PROTO, the lower
-    // half of its destination in SRC and DST, and OPTIONS set if only the host knows what to do with it.
+    // Cards with routes of IPv6 have these, too. A frame of IPv6 has hop limit, traffic class, next header in TTL, TOS, PROTO, the
+    // lower half of its destination in SRC and DST, and OPTIONS set if only the host knows what to do with it.
     localparam META_IP6 = 160;
     localparam META_DST6 = 161;  // 64, the upper half of the destination
     localparam META6_W = 225;

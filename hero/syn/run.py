@@ -43,7 +43,7 @@ def tool(name, *arguments, log):
 
 
 def synthesize(top, routes, flatten=True):
-    """Synthesises `top` with so many routes of IPv4 and of IPv6; returns its netlist, {module: yosys's JSON}."""
+    """Synthesises `top` with `routes`, a pair as in ROUTES; returns its netlist, {module: yosys's JSON}."""
     name = f"{top}-{'-'.join(map(str, routes))}" + ("" if flatten else "-modules")
     netlist = TARGET / f"{name}.json"
     sources = [RTL / "hero_pkg.sv", *sorted(p for p in RTL.glob("*.sv") if p.stem != "hero_pkg")]

@@ -252,7 +252,7 @@ class Card:
         return None if number is None else (number % 3, number, self.next_hop[number])
 
     def _find6(self, dst):
-        """The same for IPv6, whose routes are numbered after the others."""
+        """What `_find` returns, for IPv6, whose routes are numbered after the others."""
         number = next((n for n, rule in enumerate(self.route6) if rule.matches(dst)), None)
         if number is None or self.route6[number].dest == 3:
             return None

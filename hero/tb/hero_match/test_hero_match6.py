@@ -7,10 +7,10 @@ import cocotb
 import pytest
 from cocotb.triggers import FallingEdge
 
-import test_hero_match as ip4
 from bench import cycles
 from golden import registers as reg
 from golden.card import Header6
+from hero_match import test_hero_match as ip4
 from run import run
 
 ADDRESS = 0x20010DB8 << 96

@@ -145,7 +145,7 @@ class Bench:
         await self.write(card, reg.NEXTHOP_MAC + 2 * dest + 1, int.from_bytes(hop[4:], "little"))
 
     async def set_route6(self, card, number, address, length, dest, hop):
-        """The same for a route of IPv6."""
+        """Writes a route of IPv6, without commit."""
         for register, value in route6(self.models[card].read(reg.CMD), number, address, length, dest, hop):
             await self.write(card, register, value)
 

@@ -44,7 +44,7 @@ class Traffic:
         return stamp(ethernet(mac or own_mac(card), SENDER, IPV4, packet), next(self.serials))
 
     def routed6(self, card, to, size=None, mac=None, src="2001:db8:99::1", dst=None, **fields):
-        """The same of IPv6."""
+        """An IPv6 frame for the router behind `card`, to the network of card `to`, or to `dst`."""
         dst = network6(to) | self.rng.getrandbits(80) if dst is None else ip6(dst)
         packet = ipv6(dst, ip6(src), payload=self.payload((size or self.size()) - 54), **fields)
         return stamp(ethernet(mac or own_mac(card), SENDER, IPV6, packet), next(self.serials))
