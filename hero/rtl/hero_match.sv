@@ -18,7 +18,7 @@ module hero_match #(
     input  wire [               63:0] key_dst6,  // the upper half
     output reg                        done,
     output reg  [                1:0] dest,
-    output reg  [                5:0] route,  // those of IPv6 after all others
+    output reg  [                5:0] route,  // IPv6 has its numbers after all others
     output reg                        prio,
     output reg  [               47:0] nh_mac,
     // Configuration: a word of a rule, by its register number

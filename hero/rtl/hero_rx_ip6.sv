@@ -7,7 +7,7 @@ module hero_rx_ip6 (
     input  wire         word_valid,
     input  wire [ 63:0] word,
     input  wire [  7:0] word_index,
-    input  wire [ 15:0] octets,       // of the frame, at its end
+    input  wire [ 15:0] octets,       // the frame has, at its end
     output wire         fits,         // at the frame's end: it holds the whole packet
     output wire         special,      // only the host knows what to do with it
     output reg  [  7:0] hop_limit,

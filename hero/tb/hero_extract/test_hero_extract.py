@@ -220,7 +220,7 @@ def ip6_frame(dst=OWN, size=60, src="2001:db8::1", to=None, **ip):
 
 @cocotb.test()
 async def ip6(dut):
-    """As of IPv4; without routes of IPv6 its frames are any other's."""
+    """IPv6 goes as IPv4 does; without routes for it, its frames are any other's."""
     b = await Bench(dut).start()
     b.answer = (1, 4, True)
     if not b.ip6:

@@ -74,7 +74,7 @@ async def random_rules(b):
 
 @cocotb.test()
 async def random_searches(dut):
-    """Of both kinds, so that neither disturbs the other."""
+    """Searches of both kinds: neither disturbs the other."""
     b = await begin(dut)
     kinds = set()
     for _ in range(40):

@@ -104,7 +104,7 @@ def random_frame():
     return random.randbytes(len(frame)) if wrong == "octets" else frame
 
 
-# Those that are never routed, and their neighbours
+# Addresses that are never routed, and their neighbours
 ADDRESSES6 = ("::", "::1", "::2", "::ffff:127.0.0.1", "::ffff:ffff:ffff:ffff", "0:0:0:1::", "64:ff9b::1", "100::", "fe80::", "fe80::1",
               "febf:ffff::", "fec0::", "fe7f:ffff::", "fd00::1", "feff::", "ff00::", "ff02::1", "ffff::", "2001:db8::1", "fe00::", "7f80::1")
 
