@@ -224,7 +224,8 @@ static bool hero_offload6_is_chosen(const struct hero_offload6 *offload)
 	return false;
 }
 
-static void hero_offload6_set(struct hero *from, const struct hero_choice6 *choice)
+/* Gives a route a free slot of a card; false if there is none, or no memory. */
+static bool hero_offload6_set(struct hero *from, const struct hero_choice6 *choice)
 {
 	struct hero_offload6 *offload = kzalloc(sizeof(*offload), GFP_ATOMIC);
 	unsigned int slot = 0;
@@ -233,7 +234,7 @@ static void hero_offload6_set(struct hero *from, const struct hero_choice6 *choi
 		slot++;
 	if (!offload || slot == from->routes6) {
 		kfree(offload);
-		return;
+		return false;
 	}
 	offload->from = from;
 	offload->to = choice->to;
@@ -245,6 +246,7 @@ static void hero_offload6_set(struct hero *from, const struct hero_choice6 *choi
 	list_add_tail(&offload->list, &hero_offloads6);
 	hero_card_set_route6(from, slot, &choice->dst, choice->len,
 			     hero_offload6_peer(from, choice->to), choice->mac);
+	return true;
 }
 
 static void hero_offload6_fill(struct hero *from)
@@ -260,9 +262,7 @@ static void hero_offload6_fill(struct hero *from)
 			continue;
 		list_for_each_entry(offload, &hero_offloads6, list)
 			there |= hero_offload6_is(offload, from, choice);
-		if (!there)
-			hero_offload6_set(from, choice);
-		choice->used = true;
+		choice->used |= there || hero_offload6_set(from, choice);
 	}
 }
 
