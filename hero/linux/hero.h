@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
+#include <linux/in6.h>
 #include <linux/io.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
@@ -26,6 +27,7 @@
 #define HERO_CARDS		4
 #define HERO_PEERS		(HERO_CARDS - 1)
 #define HERO_MAX_ROUTES		64
+#define HERO_MAX_ROUTES6	8
 
 /* Routes that the places of all cards of a bus are given to, and some more. */
 #define HERO_CHOICES		512
@@ -208,6 +210,7 @@ struct hero {
 	u32 cmd;		/* without bank and commit */
 	u32 last[HERO_COUNTERS];
 	u32 last_routes[HERO_MAX_ROUTES];
+	u32 last_routes6[HERO_MAX_ROUTES6];
 	u32 last_host;
 	u64 counters[HERO_COUNTERS];
 	u64 fast;		/* frames sent to other cards by routes */
@@ -223,6 +226,8 @@ struct hero {
 	u8 routes;		/* slots of the card */
 	struct hero_route route[HERO_MAX_ROUTES];
 	u64 slot_packets[HERO_MAX_ROUTES];	/* forwarded by a slot, whatever was in it */
+	u8 routes6;		/* slots for IPv6 */
+	bool route6_on[HERO_MAX_ROUTES6];
 
 	struct hero_class class;	/* under cmd_lock */
 	struct list_head tc_rules;	/* under the RTNL, like `control` */
@@ -291,6 +296,9 @@ void hero_card_set_mac(struct hero *hero);
 void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
 void hero_card_clear_route(struct hero *hero, unsigned int slot);
+void hero_card_set_route6(struct hero *hero, unsigned int slot, const struct in6_addr *address,
+			  u8 len, unsigned int d, const u8 *mac);
+void hero_card_clear_route6(struct hero *hero, unsigned int slot);
 void hero_card_set_class(struct hero *hero, const struct hero_class *class);
 void hero_card_read_counters(struct hero *hero);
 void hero_card_read_routes(struct hero *hero);

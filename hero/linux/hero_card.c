@@ -27,6 +27,8 @@ int hero_card_check(struct hero *hero)
 		return -ENODEV;
 	}
 	hero->routes = min_t(unsigned int, FIELD_GET(HERO_STATUS_ROUTES, status), HERO_MAX_ROUTES);
+	hero->routes6 = min_t(unsigned int, FIELD_GET(HERO_LEVELS_ROUTES6, hero_read(hero, HERO_LEVELS)),
+			      HERO_MAX_ROUTES6);
 	return 0;
 }
 
@@ -122,8 +124,10 @@ void hero_card_start(struct hero *hero)
 	spin_lock_bh(&hero->cmd_lock);
 	hero_card_write_classes(hero);
 	memset(hero->route, 0, sizeof(hero->route));
+	memset(hero->route6_on, 0, sizeof(hero->route6_on));
 	memset(hero->last, 0, sizeof(hero->last));
 	memset(hero->last_routes, 0, sizeof(hero->last_routes));
+	memset(hero->last_routes6, 0, sizeof(hero->last_routes6));
 	hero->last_host = 0;
 	hero->cmd = HERO_CMD_RX | HERO_CMD_TX;
 	if (hero->fast_path)
@@ -210,6 +214,56 @@ void hero_card_clear_route(struct hero *hero, unsigned int slot)
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
+static u32 hero_bank6(struct hero *hero, unsigned int slot)
+{
+	return hero->cmd | FIELD_PREP(HERO_CMD_BANK, HERO_ROUTE6_BANK + slot);
+}
+
+/* Writes a route of IPv6, off from the first word to the commit. */
+static void hero_card_write_route6(struct hero *hero, unsigned int slot,
+				   const struct in6_addr *address, u32 rule, const u8 *mac)
+{
+	unsigned int k;
+
+	hero_write(hero, HERO_CMD, hero_bank6(hero, slot));
+	hero_write(hero, HERO_ROUTE6_RULE, rule);
+	for (k = 0; k < 4; k++)
+		hero_write(hero, HERO_ROUTE6_ADDRESS + k, be32_to_cpu(address->s6_addr32[k]));
+	hero_write(hero, HERO_ROUTE6_MAC, get_unaligned_le32(mac));
+	hero_write(hero, HERO_ROUTE6_MAC + 1, get_unaligned_le16(mac + 4));
+	hero_write(hero, HERO_CMD, hero_bank6(hero, slot) | HERO_CMD_COMMIT);
+}
+
+/* As hero_card_set_route(), but any slot can lead to any peer `d`. */
+void hero_card_set_route6(struct hero *hero, unsigned int slot, const struct in6_addr *address,
+			  u8 len, unsigned int d, const u8 *mac)
+{
+	spin_lock_bh(&hero->cmd_lock);
+	if (test_bit(HERO_UP, &hero->flags)) {
+		hero_card_write_route6(hero, slot, address,
+				       FIELD_PREP(HERO_ROUTE6_RULE_LENGTH, len) |
+				       FIELD_PREP(HERO_ROUTE6_RULE_DEST, d), mac);
+		hero->route6_on[slot] = true;
+	}
+	spin_unlock_bh(&hero->cmd_lock);
+}
+
+/* As hero_card_clear_route(): no packet to :: is routed. */
+void hero_card_clear_route6(struct hero *hero, unsigned int slot)
+{
+	static const u8 nobody[ETH_ALEN];
+
+	spin_lock_bh(&hero->cmd_lock);
+	if (hero->route6_on[slot] && test_bit(HERO_UP, &hero->flags)) {
+		hero_card_write_route6(hero, slot, &in6addr_any,
+				       FIELD_PREP(HERO_ROUTE6_RULE_LENGTH, 128), nobody);
+		/* posted writes have arrived when a read comes back */
+		hero_read(hero, HERO_STATUS);
+	}
+	hero->route6_on[slot] = false;
+	spin_unlock_bh(&hero->cmd_lock);
+}
+
 /* Adds what the card has forwarded by its routes. */
 void hero_card_read_routes(struct hero *hero)
 {
@@ -220,6 +274,16 @@ void hero_card_read_routes(struct hero *hero)
 		hero_write(hero, HERO_CMD, hero_bank(hero, k));
 		for (d = 0; d < HERO_PEERS && k + d < hero->routes; d++)
 			hero_count_slot(hero, k + d);
+		spin_unlock_bh(&hero->cmd_lock);
+	}
+	for (k = 0; k < hero->routes6; k++) {
+		u32 now;
+
+		spin_lock_bh(&hero->cmd_lock);
+		hero_write(hero, HERO_CMD, hero_bank6(hero, k));
+		now = hero_read(hero, HERO_FWD_CNT);
+		if (!hero_is_gone(now))
+			hero_count(&hero->fast, &hero->last_routes6[k], now);
 		spin_unlock_bh(&hero->cmd_lock);
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A copy of Linux's IPv4 routes, kept by its notifiers. What they say takes routes off the fast
- * path at once, and has the routes chosen anew soon.
+/* A copy of Linux's IPv4 routes (hero_fib6.c: IPv6), kept by its notifiers. What they say takes
+ * routes off the fast path at once, and has the routes chosen anew soon.
  *
  * It is that of the initial network namespace; cards elsewhere have no fast path.
  */
@@ -10,7 +10,7 @@
 #include <net/fib_rules.h>
 #include <net/netevent.h>
 
-#include "hero_fib.h"
+#include "hero_fib6.h"
 
 /* So long changes are gathered. */
 #define HERO_FIB_SOON (HZ / 10)
@@ -49,6 +49,7 @@ void hero_fib_card_down(struct hero *hero)
 {
 	spin_lock_bh(&hero_fib_lock);
 	hero_offload_clear_card(hero);
+	hero_offload6_clear_card(hero);
 	spin_unlock_bh(&hero_fib_lock);
 }
 
@@ -253,6 +254,13 @@ static int hero_fib_event(struct notifier_block *block, unsigned long event, voi
 {
 	struct fib_notifier_info *info = data;
 
+	if (info->family == AF_INET6) {
+		spin_lock_bh(&hero_fib_lock);
+		hero_fib6_event(event, info);
+		spin_unlock_bh(&hero_fib_lock);
+		hero_fib_look();
+		return NOTIFY_DONE;
+	}
 	if (info->family != AF_INET)
 		return NOTIFY_DONE;
 	spin_lock_bh(&hero_fib_lock);
@@ -276,11 +284,13 @@ static int hero_netevent(struct notifier_block *block, unsigned long event, void
 {
 	struct neighbour *neighbour = data;
 
-	if (event != NETEVENT_NEIGH_UPDATE || neighbour->tbl != &arp_tbl ||
-	    !hero_is_hero(neighbour->dev))
+	if (event != NETEVENT_NEIGH_UPDATE || !hero_is_hero(neighbour->dev))
 		return NOTIFY_DONE;
 	spin_lock_bh(&hero_fib_lock);
-	hero_offload_clear_neighbour(neighbour);
+	if (neighbour->tbl == &arp_tbl)
+		hero_offload_clear_neighbour(neighbour);
+	else
+		hero_offload6_clear_neighbour(neighbour);
 	spin_unlock_bh(&hero_fib_lock);
 	hero_fib_look();
 	return NOTIFY_DONE;
@@ -315,6 +325,7 @@ static void hero_fib_flush(struct notifier_block *block)
 		hero_fib_remove(rb_entry(node, struct hero_fib_entry, node));
 	hero_fib_rules = 0;
 	hero_fib_broken = false;
+	hero_fib6_flush();
 	spin_unlock_bh(&hero_fib_lock);
 }
 
@@ -329,6 +340,7 @@ int hero_fib_init(void)
 
 	for (len = 0; len < HERO_PREFIXES; len++)
 		INIT_LIST_HEAD(&hero_fib_candidates[len]);
+	hero_fib6_init();
 	err = register_netevent_notifier(&hero_netevent_block);
 	if (err)
 		return err;
@@ -358,4 +370,5 @@ void hero_fib_exit(void)
 	cancel_delayed_work_sync(&hero_fib_tick);
 	cancel_delayed_work_sync(&hero_fib_soon);
 	hero_fib_flush(&hero_fib_block);
+	hero_offload6_mark();
 }

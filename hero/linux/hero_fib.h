@@ -58,7 +58,8 @@ struct hero_fib_entry *hero_fib_candidate(u32 dst, u8 len);
 struct hero_fib_entry *hero_fib_lookup(u32 address);
 
 /* hero_plain.c */
-bool hero_linux_is_plain(struct net *net);
+bool hero_linux_is_plain(struct net *net, bool ip6);
+bool hero_device_is_plain(struct net_device *dev);
 bool hero_may_come_in(struct hero *hero);
 bool hero_may_go_out(struct hero *hero);
 

@@ -7,7 +7,7 @@
 #include <linux/rtnetlink.h>
 #include <net/arp.h>
 
-#include "hero_fib.h"
+#include "hero_fib6.h"
 
 /* A route in a slot of a card. */
 struct hero_offload {
@@ -255,8 +255,10 @@ void hero_offload_look(struct work_struct *work)
 	list_for_each_entry(hero, &hero_cards, list)
 		hero_offload_set_picked(hero);
 	hero_offload_mark_all(count);
+	hero_offload6_choose();
 	spin_unlock_bh(&hero_fib_lock);
 	hero_offload_keep_neighbours(count);
+	hero_offload6_mark();
 	mutex_unlock(&hero_cards_lock);
 	rtnl_unlock();
 }

@@ -19,16 +19,17 @@ static bool hero_hook_is_apparmor(const struct nf_hook_ops *ops)
 }
 
 /* Whether netfilter sees packets in transit. */
-static bool hero_has_hooks(struct net *net)
+static bool hero_has_hooks(struct net *net, bool ip6)
 {
 	static const u8 hooks[] = { NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING };
+	struct nf_hook_entries __rcu **chains = ip6 ? net->nf.hooks_ipv6 : net->nf.hooks_ipv4;
 	const struct nf_hook_entries *entries;
 	bool found = false;
 	unsigned int k, n;
 
 	rcu_read_lock();
 	for (k = 0; k < ARRAY_SIZE(hooks); k++) {
-		entries = rcu_dereference(net->nf.hooks_ipv4[hooks[k]]);
+		entries = rcu_dereference(chains[hooks[k]]);
 		for (n = 0; entries && n < entries->num_hook_entries; n++)
 			found |= !hero_hook_is_apparmor(nf_hook_entries_get_hook_ops(entries)[n]);
 	}
@@ -36,25 +37,25 @@ static bool hero_has_hooks(struct net *net)
 	return found;
 }
 #else
-static bool hero_has_hooks(struct net *net)
+static bool hero_has_hooks(struct net *net, bool ip6)
 {
 	return false;
 }
 #endif
 
 /* Whether Linux does nothing with packets in transit but forward them. */
-bool hero_linux_is_plain(struct net *net)
+bool hero_linux_is_plain(struct net *net, bool ip6)
 {
 #ifdef CONFIG_XFRM
 	if (READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_FWD]) ||
 	    READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_OUT]))
 		return false;
 #endif
-	return !hero_has_hooks(net);
+	return !hero_has_hooks(net, ip6);
 }
 
 /* Whether nothing but routing happens at a card's device. */
-static bool hero_device_is_plain(struct net_device *dev)
+bool hero_device_is_plain(struct net_device *dev)
 {
 	bool filters;
 

@@ -94,7 +94,7 @@ unsigned int hero_policy_gather(void)
 	struct hero_fib_entry *entry;
 	struct hero *hero;
 
-	if (!hero_fib_allowed() || !hero_linux_is_plain(&init_net))
+	if (!hero_fib_allowed() || !hero_linux_is_plain(&init_net, false))
 		return 0;
 	hero_gathering++;
 	for (len = 0; len < HERO_PREFIXES; len++) {
