@@ -235,7 +235,9 @@ static int hero_tc_action(struct flow_cls_offload *filter)
 		NL_SET_ERR_MSG(extack, "the card does hw_tc 1 or action skbedit priority 1, the high priority, only");
 		return -EOPNOTSUPP;
 	}
+	/* a filter that does not say how it is to be counted takes any way, and gets none */
 	if (flow_action_has_entries(action) &&
+	    action->entries[0].hw_stats != FLOW_ACTION_HW_STATS_ANY &&
 	    !(action->entries[0].hw_stats & FLOW_ACTION_HW_STATS_DISABLED)) {
 		NL_SET_ERR_MSG(extack, "the card does not count the packets of a class; see hw_stats disabled");
 		return -EOPNOTSUPP;
