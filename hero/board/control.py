@@ -9,7 +9,7 @@ from hero.tb.golden import map as card
 APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
 CARD_SHIFT = 16  # in MAC_HIGH
 TRIES = 500
-ROUTES_A_BANK = 3  # of which one leads to the other card
+ROUTES_A_BANK = 3  # one of them leads to the other card
 
 
 class Wrong(Exception):
@@ -47,7 +47,7 @@ class Phy:
         return None if result[0] & board.MDIO_MISSING else result[0] & 0xFFFF
 
     def paged(self, page, number, value=None):
-        """The same in a page of registers; the board's looks at page 0 wait meanwhile."""
+        """Reads or writes a register of a page; the board's looks at page 0 wait meanwhile."""
         self.control(board.PHY_HOLD)
         try:
             self.mdio(board.PAGE, page)

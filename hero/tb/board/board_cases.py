@@ -8,7 +8,7 @@ from golden import map as card
 from hero.board import control, map as board, serial_line
 
 COPPER_UP = 0xAC00  # register 17: 1000 Mbit/s, full duplex, resolved, up
-HOST_WORDS = 512  # of a queue
+HOST_WORDS = 512  # a queue's length
 
 
 @cocotb.test()
