@@ -162,9 +162,9 @@ def bus_errors():
     return f"{works()}, {after['resets'] - before['resets']} resets, {after['bus_error']} bus errors"
 
 
-@step
+@long_step
 def errors_of_the_port():
-    """A fatal and another error, which the port of a card reports, are recovered from."""
+    """A fatal and another error, which the port of a card reports, are recovered from. Linux gives up on QEMU's ports (docs/hero-linux.md)."""
     name, said = interfaces()[1], []
     for error in ("DLP", "COMP_TIME"):
         before = log().count("AER: device recovery successful")
