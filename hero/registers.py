@@ -8,6 +8,7 @@ from pathlib import Path
 HERO = Path(__file__).resolve().parent
 MAP = tomllib.loads((HERO / "registers.toml").read_text())
 REGISTERS, EVENTS, COUNTERS = MAP["register"], MAP["event"], MAP["counter"]
+ROUTE6 = [{**entry, "name": f"ROUTE6_{entry['name']}"} for entry in MAP["route6"]]  # what registers of some banks mean
 ALL = 0xFFFFFFFF
 NOTE = "Written by hero/registers.py from hero/registers.toml."
 
@@ -25,7 +26,7 @@ def words():
 
 def fields():
     """(name, bit, width) of all fields of registers."""
-    for entry in REGISTERS:
+    for entry in REGISTERS + ROUTE6:
         for name, place in entry.get("fields", {}).items():
             high, low = map(int, place.split(":")) if isinstance(place, str) else (place, place)
             yield f"{entry['name']}_{name}", low, high - low + 1
@@ -33,14 +34,14 @@ def fields():
 
 def constants():
     """(name, value, kind) for languages with plain constants; kind: register, flag, shift, number."""
-    yield from ((entry["name"], entry["number"], "register") for entry in REGISTERS)
+    yield from ((entry["name"], entry["number"], "register") for entry in REGISTERS + ROUTE6)
     for name, low, width in fields():
         if width == 1:
             yield name, 1 << low, "flag"
         else:
             yield f"{name}_SHIFT", low, "shift"
     yield from ((f"IRQ_{event['name']}", 1 << bit, "flag") for bit, event in enumerate(EVENTS))
-    yield from (("ID_VALUE", MAP["id"], "number"), ("VERSION", MAP["version"], "number"))
+    yield from (("ID_VALUE", MAP["id"], "number"), ("VERSION", MAP["version"], "number"), ("ROUTE6_BANK", MAP["route6_bank"], "number"))
 
 
 def count(*kinds):
@@ -58,7 +59,8 @@ def systemverilog():
     ones = sum((reset != 0) << n for n, (*_, reset) in enumerate(table))
     return lines(
         "    // Registers by number",
-        *(f"    localparam [5:0] REG_{entry['name']} = {entry['number']};" for entry in REGISTERS),
+        *(f"    localparam [5:0] REG_{entry['name']} = {entry['number']};" for entry in REGISTERS + ROUTE6),
+        f"    localparam [4:0] ROUTE6_BANK = {MAP['route6_bank']};",
         f"    localparam [31:0] ID_VALUE = 32'h{MAP['id']:08x};",
         f"    localparam [15:0] VERSION = {MAP['version']};",
         "",
@@ -108,13 +110,14 @@ def linux():
         "#include <linux/bits.h>",
         "",
         "/* Registers by number */",
-        *(define(entry["name"], entry["number"]) for entry in REGISTERS),
+        *(define(entry["name"], entry["number"]) for entry in REGISTERS + ROUTE6),
         define("REGISTERS", sum(entry.get("words", 1) for entry in REGISTERS)),
         "",
         "/* Their fields */",
         *(define(name, bits(low, width)) for name, low, width in fields()),
         define("ID_VALUE", f"{MAP['id']:#x}"),
         define("VERSION", MAP["version"]),
+        define("ROUTE6_BANK", MAP["route6_bank"]),
         "",
         "/* Events, in IRQ_UNMASKED, IRQ_MASK and IRQ_MASKED */",
         *(define(f"IRQ_{event['name']}", bits(bit, 1)) for bit, event in enumerate(EVENTS)),
@@ -211,12 +214,21 @@ def python():
 
 
 def table():
-    def row(entry):
+    def numbers(entry):
         first, count = entry["number"], entry.get("words", 1)
-        numbers = f"{first}-{first + count - 1}" if count > 1 else str(first)
-        return f"| {numbers} | {entry['name']} | {entry['access'].rstrip('*')} | {entry['text']} |"
+        return f"{first}-{first + count - 1}" if count > 1 else str(first)
 
-    return lines("| n | name | access | bits |", "| --- | --- | --- | --- |", *map(row, REGISTERS))
+    return lines(
+        "| n | name | access | bits |",
+        "| --- | --- | --- | --- |",
+        *(f"| {numbers(entry)} | {entry['name']} | {entry['access'].rstrip('*')} | {entry['text']} |" for entry in REGISTERS),
+        "",
+        f"In the bank of a route of IPv6, {MAP['route6_bank']} and its number:",
+        "",
+        "| n | name | bits |",
+        "| --- | --- | --- |",
+        *(f"| {numbers(entry)} | {entry['name']} | {entry['text']} |" for entry in ROUTE6),
+    )
 
 
 def lists():

@@ -57,6 +57,7 @@ class Device:
         self.command = [str(program), "--model", str(model), "--socket-dir", str(self.folder), *options,
                         *(f"--wire={card}={end}" for card, end in enumerate(ends))]
         self.log = self.folder / "device.log"
+        self.pid = self.folder / "pid"  # who kills it removes this
         self.process = None
 
     def __enter__(self):
@@ -80,6 +81,7 @@ class Device:
         """Starts it and waits for its sockets."""
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *self.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.pid.write_text(str(self.process.pid))
         end = time.monotonic() + START_SECONDS
         while not all(path.exists() for path in self.sockets()):
             if self.process.poll() is not None or time.monotonic() > end:

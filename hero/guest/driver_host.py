@@ -1,4 +1,4 @@
-"""Runs commands beside a guest that it asks for, so that a test is one script: see `ask` in driver_guest.py.
+"""Runs commands beside a guest that it asks for, so that a test is one script: see `ask` in steps.py.
 
     python3 hero/guest/driver_host.py SHARED
 """
@@ -6,14 +6,23 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
-SECONDS = 1800  # if the guest never says that it ends
+SECONDS = 24 * 3600  # if the guest never says that it ends
+
+
+def answer(shared, number, command):
+    """Runs a command, and writes its exit code and what it printed."""
+    done = subprocess.run(["setpriv", "--pdeathsig", "KILL", "bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    part = shared / f"answer-{number}.part"
+    part.write_text(json.dumps([done.returncode, done.stdout]))
+    part.rename(shared / f"answer-{number}")
 
 
 def main():
-    """Answers until the guest asks for the end."""
+    """Answers, side by side, until the guest asks for the end."""
     shared = Path(sys.argv[1])
     number, end = 0, time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -24,10 +33,7 @@ def main():
         command = json.loads(question.read_text())
         if command is None:
             return
-        done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        part = shared / "answer.part"
-        part.write_text(json.dumps([done.returncode, done.stdout]))
-        part.rename(shared / f"answer-{number}")
+        threading.Thread(target=answer, args=(shared, number, command), daemon=True).start()
         number += 1
 
 

@@ -1,17 +1,45 @@
-"""QEMU without a guest's operating system: the firmware alone gives the cards their addresses, and QEMU's monitor reads memory."""
+"""QEMU's monitor; and QEMU without a guest's operating system: the firmware alone gives the cards their addresses, and the monitor reads memory.
+
+    python3 hero/guest/qmp.py SOCKET COMMAND ARGUMENTS     # sends a command of QMP with its arguments in JSON, and prints the answer
+"""
 
 import json
 import re
 import shlex
 import socket
 import subprocess
+import sys
 import time
+from pathlib import Path
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hero.guest import device
 
 MEMORY = "256M"
 SECONDS = 60
 WORDS = re.compile(r"0x[0-9a-f]{8}\b")
+
+
+class Monitor:
+    """A connection to a monitor."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(path))
+        self.lines = self.socket.makefile("r")
+        self.lines.readline()
+        self.call("qmp_capabilities")
+
+    def call(self, command, **arguments):
+        """A command of QMP; events in between are skipped."""
+        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        while True:
+            answer = json.loads(self.lines.readline())
+            if "event" not in answer:
+                assert "error" not in answer, answer
+                return answer["return"]
 
 
 class Machine:
@@ -26,11 +54,8 @@ class Machine:
                    "-qmp", f"unix:{path},server=on,wait=off", *options]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.socket = socket.socket(socket.AF_UNIX)
+        self.connection = None
         until(lambda: self._connect(path), "QEMU's monitor answers")
-        self.lines = self.socket.makefile("r")
-        self.lines.readline()
-        self.call("qmp_capabilities")
 
     def __enter__(self):
         return self
@@ -41,7 +66,7 @@ class Machine:
     def _connect(self, path):
         assert self.process.poll() is None, self.log.read_text()
         try:
-            self.socket.connect(str(path))
+            self.connection = Monitor(path)
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         return True
@@ -50,16 +75,11 @@ class Machine:
         """Ends it as kill -9 does."""
         self.process.kill()
         self.process.wait()
-        self.socket.close()
+        self.connection.socket.close()
 
     def call(self, command, **arguments):
-        """A command of QMP; events in between are skipped."""
-        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
-        while True:
-            answer = json.loads(self.lines.readline())
-            if "event" not in answer:
-                assert "error" not in answer, answer
-                return answer["return"]
+        """A command of QMP."""
+        return self.connection.call(command, **arguments)
 
     def monitor(self, line):
         """A command of the human monitor."""
@@ -87,3 +107,7 @@ def until(is_true, what):
     while not is_true():
         assert time.monotonic() < end, f"never: {what}"
         time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    print(json.dumps(Monitor(sys.argv[1]).call(sys.argv[2], **json.loads(sys.argv[3]))))

@@ -2,25 +2,32 @@
 """Boots one of Debian's kernels with four HERO cards and runs a Python script in the guest.
 
     hero/guest/run.py                                     # without a driver: cards_guest.py
+    hero/guest/run.py --kernel 6.12 --driver              # with hero.ko of `make hero-module`: driver_guest.py
+    hero/guest/run.py --driver --steps bring_up,pings     # some steps of it
+    hero/guest/run.py --driver --script bora_guest.py
     hero/guest/run.py --kernel 6.12 --module hero.ko --script test_guest.py --wires namespaces
 
 The script runs as root with the machine's file system, and gets two arguments: the folder that it shares with the host, and the file
-for its results, whose last line must be `done`. Wires: `echo`, the default, sends frames to each card and notes what comes back
-(shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of card N is the TAP interface `wire` in the
-namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has them, by commas.
+for its results, whose last line must be `done`; what it writes to the second serial port comes after that. Wires: `echo`, the default,
+sends frames to each card and notes what comes back (shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of
+card N is the TAP interface `wire` in the namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has
+them, by commas. --driver stands for
+the module, namespaces, driver_host.py, which runs commands for the script, and access to the cards' registers for programs.
 """
 
 import argparse
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 if not __package__:
     sys.path.insert(0, str(ROOT))
 
@@ -29,9 +36,10 @@ from tests.vm import kernels, machine, qemu  # noqa: E402
 
 MEMORY = "2G"
 SECONDS = 600  # an idle machine needs a twentieth
+APPEND = "no_timer_check"  # on a busy machine Linux finds that the timer does not work, and panics
 ECHO_SECONDS = 0.2
-LOCK = "/run/lock/hero-guest"
-SCRIPT = Path(__file__).with_name("cards_guest.py")
+SCRIPT, DRIVER_SCRIPT = HERE / "cards_guest.py", HERE / "driver_guest.py"
+MODULES = ROOT / "target/hero/linux"
 MODEL = ROOT / "target/hero/libhero-xbar.so"
 PROGRAM = ROOT / "target/release/hero-device"
 
@@ -63,42 +71,51 @@ class Echo(threading.Thread):
 
 
 @contextlib.contextmanager
-def namespaces():
-    """Network namespaces for the cables' ends; yields the ends. The namespaces have the same names in each run, so runs take turns."""
-    names = [f"hero{card}" for card in range(device.CARDS)]
-    with open(LOCK, "w") as lock:
+def namespaces(prefix):
+    """Network namespaces for the cables' ends, whose names begin with `prefix`; yields their names. Runs with one prefix take turns."""
+    names = [f"{prefix}{card}" for card in range(device.CARDS)]
+    with open(f"/run/lock/{prefix}-guest", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "add", name], check=True)
         try:
-            yield [f"tap:wire,netns={name}" for name in names]
+            yield names
         finally:
             for name in names:
                 subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
 def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=""):
-    """Boots a guest with the cards of a running device, loads `module`, and runs `script`. Returns what it wrote, and why it failed or None."""
+    """Boots a guest with the cards of a running device, loads `module`, and runs `script`, a list with its arguments. QEMU's monitor is at
+    shared/monitor. Returns what the script wrote, and why it failed or None."""
     results = shared / "results"
     load = f"insmod {module} && " if module else ""
-    inside = f"{load}exec /usr/bin/python3 {script} {shared} {results}"
-    command = ["env", "PYTHONDONTWRITEBYTECODE=1", "sh", "-c", inside]
-    options = device.qemu_options(running.sockets(), MEMORY)
-    _, why = machine.run(kernel, (), command, shared, seconds, append, options, qemu=qemu.get(), memory=MEMORY)
-    text = results.read_text() if results.exists() else ""
+    inside = f"{load}exec /usr/bin/python3 {script[0]} {shlex.join(map(str, (shared, results, *script[1:])))}"
+    passed = [f"BORA={os.environ['BORA']}"] if "BORA" in os.environ else []
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", *passed, "sh", "-c", inside]
+    options = [*device.qemu_options(running.sockets(), MEMORY), f"-qmp unix:{shared}/monitor,server=on,wait=off",
+               f"-chardev file,id=late,path={shared}/late -device isa-serial,chardev=late,index=1"]
+    _, why = machine.run(kernel, (), command, shared, seconds, f"{APPEND} {append}", options, qemu=qemu.get(), memory=MEMORY)
+    text = "".join(path.read_text(errors="replace") for path in (results, shared / "late") if path.exists())
     return text, None if text.endswith("done\n") else why or "the script did not write `done`"
 
 
+def module_of(kernel):
+    """The driver for a kernel, as `make hero-module` builds it."""
+    return MODULES / kernel.version / "hero.ko"
+
+
 @contextlib.contextmanager
-def wired(program, model, shared, wires):
-    """A running device whose cables have the ends that --wires names."""
+def wired(program, model, shared, wires, prefix):
+    """A running device whose cables have the ends that --wires names. The script finds the namespaces' prefix in shared/namespaces."""
     with contextlib.ExitStack() as stack:
-        ends = None if wires == "echo" else stack.enter_context(namespaces()) if wires == "namespaces" else wires.split(",")
+        names = stack.enter_context(namespaces(prefix)) if wires == "namespaces" else []
+        ends = [f"tap:wire,netns={name}" for name in names] or (None if wires == "echo" else wires.split(","))
         running = stack.enter_context(device.Device(program, model, shared / "device", ends))
-        if wires == "namespaces":
-            for card in range(device.CARDS):
-                subprocess.run(["ip", "-n", f"hero{card}", "link", "set", "wire", "up"], check=True)
+        (shared / "namespaces").write_text(prefix)
+        for name in names:
+            subprocess.run(["ip", "-n", name, "link", "set", "wire", "up"], check=True)
         if wires == "echo":
             echo = Echo(running.cables, shared)
             echo.start()
@@ -113,7 +130,7 @@ def host_command(command, shared):
     if not command:
         yield
         return
-    beside = subprocess.Popen(command, shell=True, env=os.environ | {"SHARED": str(shared)})
+    beside = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "sh", "-c", command], env=os.environ | {"SHARED": str(shared)})
     try:
         yield
     finally:
@@ -126,21 +143,33 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", default="newest", choices=kernels.SERIES)
     parser.add_argument("--module", type=Path, help="a kernel module to load first")
-    parser.add_argument("--script", type=Path, default=SCRIPT, help="what runs in the guest")
+    parser.add_argument("--driver", action="store_true", help="test the driver; see above")
+    parser.add_argument("--script", type=Path, help="what runs in the guest; without a folder, one of this folder")
+    parser.add_argument("--steps", default="", help="more arguments for the script, by commas; driver_guest.py: the steps to run")
     parser.add_argument("--wires", default="echo", help="echo, namespaces, or ends of cables")
+    parser.add_argument("--prefix", default="hero", help="what the names of the namespaces begin with, instead of hero")
     parser.add_argument("--host", help="a shell command that runs beside the guest; $SHARED is the shared folder")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--device", type=Path, default=PROGRAM, help="hero-device")
     parser.add_argument("--model", type=Path, default=MODEL, help="the library with the cards")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what the script may take")
     arguments = parser.parse_args()
-    shared = machine.RUNS / f"hero-{arguments.kernel}-{arguments.script.stem}"
+    kernel = kernels.get(arguments.kernel)
+    if arguments.driver:
+        arguments.module = module_of(kernel)
+        arguments.wires = "namespaces"
+        arguments.host = f"exec {shlex.join([sys.executable, str(HERE / 'driver_host.py')])} $SHARED"
+        arguments.append = f"iomem=relaxed {arguments.append}"
+    script = arguments.script or (DRIVER_SCRIPT if arguments.driver else SCRIPT)
+    script = HERE / script if script.parent == Path() else script.resolve()
+    shared = machine.RUNS / f"hero-{arguments.kernel}-{script.stem}"
     shutil.rmtree(shared, ignore_errors=True)
     shared.mkdir(parents=True)
     module = arguments.module and arguments.module.resolve()
-    with wired(arguments.device, arguments.model, shared, arguments.wires) as running, host_command(arguments.host, shared):
-        text, why = guest(kernels.get(arguments.kernel), running, shared, arguments.script.resolve(), module, arguments.seconds, arguments.append)
-        if not running.is_running():
+    with wired(arguments.device, arguments.model, shared, arguments.wires, arguments.prefix) as running, host_command(arguments.host, shared):
+        program = [script, *filter(None, arguments.steps.split(","))]
+        text, why = guest(kernel, running, shared, program, module, arguments.seconds, arguments.append)
+        if not running.is_running() and running.pid.exists():
             why = f"hero-device ended: {running.log.read_text()[-2000:]}"
     print(text)
     if why:

@@ -7,6 +7,7 @@
 #include <linux/bpf.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
+#include <linux/in6.h>
 #include <linux/io.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
@@ -26,6 +27,15 @@
 #define HERO_CARDS		4
 #define HERO_PEERS		(HERO_CARDS - 1)
 #define HERO_MAX_ROUTES		64
+#define HERO_MAX_ROUTES6	8
+
+/* Routes that the places of all cards of a bus are given to, and some more. */
+#define HERO_CHOICES		512
+/* Routes of which a card's driver knows what they carry, and packets of a second that tell it. */
+#define HERO_RATES		256
+#define HERO_SAMPLES		512
+/* A packet per second, as rates are counted. */
+#define HERO_RATE_ONE		16
 
 /* Words of a completion ring, and the most descriptors outstanding. */
 #define HERO_SLOTS		256
@@ -56,7 +66,9 @@ enum hero_vector { HERO_VECTOR_RX, HERO_VECTOR_TX, HERO_VECTOR_OTHER, HERO_VECTO
 #define HERO_EVENTS_TX		HERO_IRQ_TX
 #define HERO_EVENTS_OTHER	(HERO_IRQ_FAULT | HERO_IRQ_BUS | HERO_IRQ_DROP)
 
-/* The queues of the device: AF_XDP and steering see the low priority as queue 0. */
+/* Linux sees one queue: one NAPI polls both, and an AF_XDP socket sends only where its queue is one
+ * of those that send, of which there is one.
+ */
 enum hero_priority { HERO_LOW, HERO_HIGH, HERO_PRIORITIES };
 
 enum hero_flag {
@@ -97,6 +109,8 @@ struct hero_rx {
 	struct page_pool *pool;
 	struct xdp_rxq_info rxq;
 	struct page *pages[HERO_SLOTS];
+	bool starved;		/* the last look saw a card without buffers */
+	u32 starved_done;	/* completions taken then */
 	struct hero_rx_stats stats;
 };
 
@@ -130,13 +144,44 @@ struct hero_tx {
 	u64_stats_t dropped;	/* under the queue's lock, like copied */
 };
 
+#define HERO_CLASS_WORDS	3
+
+/* Which packets have the high priority: words as the card has them. */
+struct hero_class {
+	u32 value[HERO_CLASS_WORDS];
+	u32 mask[HERO_CLASS_WORDS];
+};
+
 /* A route of the fast path, in a slot of the card. */
 struct hero_route {
 	u32 address;
 	u8 len;
 	bool on;
 	u8 mac[ETH_ALEN];
+	u64 packets;		/* forwarded since it is there */
+	u64 rated;		/* those among them that are in its rate */
 };
+
+/* Destinations of packets that have come to the host. */
+struct hero_sampler {
+	spinlock_t lock;	/* taken, dst */
+	u32 every;		/* packets for one that is kept, on average; 0: none is */
+	u32 skip;		/* packets before the next one; of NAPI */
+	u32 taken;		/* those beyond HERO_SAMPLES are not kept */
+	u32 dst[HERO_SAMPLES];
+};
+
+/* What a route carries. */
+struct hero_rate {
+	u32 dst;
+	u8 len;
+	bool held;		/* it has a place on the card */
+	u32 packets;		/* in this period */
+	u32 rate;		/* HERO_RATE_ONEths of a packet per second */
+};
+
+/* Who gets the places of a card. */
+enum hero_policy { HERO_POLICY_PREFIX, HERO_POLICY_RATE };
 
 struct hero {
 	struct net_device *dev;
@@ -165,6 +210,7 @@ struct hero {
 	u32 cmd;		/* without bank and commit */
 	u32 last[HERO_COUNTERS];
 	u32 last_routes[HERO_MAX_ROUTES];
+	u32 last_routes6[HERO_MAX_ROUTES6];
 	u32 last_host;
 	u64 counters[HERO_COUNTERS];
 	u64 fast;		/* frames sent to other cards by routes */
@@ -179,6 +225,24 @@ struct hero {
 	u32 peer_base[HERO_PEERS];		/* 0: none */
 	u8 routes;		/* slots of the card */
 	struct hero_route route[HERO_MAX_ROUTES];
+	u64 slot_packets[HERO_MAX_ROUTES];	/* forwarded by a slot, whatever was in it */
+	u8 routes6;		/* slots for IPv6 */
+	bool route6_on[HERO_MAX_ROUTES6];
+
+	struct hero_class class;	/* under cmd_lock */
+	struct list_head tc_rules;	/* under the RTNL, like `control` */
+	bool control;		/* precedence 6 and 7 are in the class */
+	struct devlink *devlink;
+	struct dentry *debug;
+
+	/* The choice of routes, under hero_fib_lock. */
+	enum hero_policy policy;
+	u32 min_rate;		/* with less, packets per second, no route takes another's place */
+	DECLARE_BITMAP(picked, HERO_CHOICES);
+	struct hero_sampler sampler;
+	struct hero_rate rates[HERO_RATES];
+	unsigned int rated;	/* entries of `rates` in use */
+	unsigned long rates_since;
 
 	struct delayed_work watch;
 	struct work_struct reset;
@@ -189,6 +253,8 @@ extern struct mutex hero_cards_lock;
 extern struct workqueue_struct *hero_queue;
 extern const struct net_device_ops hero_netdev_ops;
 extern const struct ethtool_ops hero_ethtool_ops;
+extern const struct dev_pm_ops hero_pm_ops;
+extern const struct pci_error_handlers hero_error_handlers;
 
 static inline u32 hero_read(const struct hero *hero, unsigned int reg)
 {
@@ -211,21 +277,33 @@ static inline bool hero_is_hero(const struct net_device *dev)
 	return dev->netdev_ops == &hero_netdev_ops;
 }
 
-/* hero_main.c */
+/* hero_life.c */
 int hero_up(struct hero *hero);
 void hero_down(struct hero *hero);
+void hero_watch(struct work_struct *work);
+void hero_reset_work(struct work_struct *work);
 void hero_reset_later(struct hero *hero, const char *why);
+
+/* hero_netdev.c */
+void hero_netdev_init(struct hero *hero);
 
 /* hero_card.c */
 int hero_card_check(struct hero *hero);
 int hero_card_reset(struct hero *hero);
 void hero_card_start(struct hero *hero);
+bool hero_card_is_set_up(const struct hero *hero);
 void hero_card_set_mac(struct hero *hero);
 void hero_card_set_promiscuous(struct hero *hero, bool on);
 void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 len, const u8 *mac);
 void hero_card_clear_route(struct hero *hero, unsigned int slot);
+void hero_card_set_route6(struct hero *hero, unsigned int slot, const struct in6_addr *address,
+			  u8 len, unsigned int d, const u8 *mac);
+void hero_card_clear_route6(struct hero *hero, unsigned int slot);
+void hero_card_set_class(struct hero *hero, const struct hero_class *class);
 void hero_card_read_counters(struct hero *hero);
-bool hero_card_find_peers(struct hero *hero);
+void hero_card_read_routes(struct hero *hero);
+bool hero_card_has_other_peers(const struct hero *hero);
+void hero_card_find_peers(struct hero *hero);
 void hero_card_gone(struct hero *hero);
 
 /* hero_irq.c */
@@ -249,6 +327,7 @@ int hero_rx_open(struct hero *hero);
 void hero_rx_close(struct hero *hero);
 void hero_rx_start(struct hero *hero);
 void hero_rx_stop(struct hero *hero);
+bool hero_rx_lost_buffers(struct hero *hero);
 int hero_rx_poll(struct napi_struct *napi, int budget);
 
 /* hero_tx.c */
@@ -266,6 +345,25 @@ int hero_xdp_xmit(struct net_device *dev, int n, struct xdp_frame **frames, u32 
 bool hero_xdp_run(struct hero_rx *rx, struct bpf_prog *prog, struct xdp_buff *xdp,
 		  unsigned int *flags);
 void hero_xdp_finish(struct hero *hero, unsigned int flags);
+
+/* hero_tc.c */
+void hero_tc_init(struct hero *hero);
+int hero_tc_set_control(struct hero *hero, bool on, struct netlink_ext_ack *extack);
+int hero_setup_tc(struct net_device *dev, enum tc_setup_type type, void *data);
+int hero_set_features(struct net_device *dev, netdev_features_t features);
+
+/* hero_devlink.c */
+int hero_devlink_open(struct hero *hero);
+void hero_devlink_close(struct hero *hero);
+
+/* hero_debug.c */
+void hero_debug_init(void);
+void hero_debug_exit(void);
+void hero_debug_open(struct hero *hero);
+void hero_debug_close(struct hero *hero);
+
+/* hero_rate.c */
+void hero_rate_sample(struct hero *hero, const struct sk_buff *skb);
 
 /* hero_fib.c */
 int hero_fib_init(void);

@@ -9,16 +9,13 @@
 
 /* A card is back after some cycles; an emulated one may be slow. */
 #define HERO_RESET_WAIT (2 * HZ)
-/* High priority: precedence 6 and 7 of the TOS field, which routing protocols use (RFC
- * 2474, 4.2.2).
- */
-#define HERO_TOS_HIGH (0xc0 << 8)
 
-/* Whether this is a card that the driver knows. */
+/* Whether this is a card that the driver knows, and how many routes it has. */
 int hero_card_check(struct hero *hero)
 {
 	u32 id = hero_read(hero, HERO_ID);
-	u32 version = FIELD_GET(HERO_STATUS_VERSION, hero_read(hero, HERO_STATUS));
+	u32 status = hero_read(hero, HERO_STATUS);
+	u32 version = FIELD_GET(HERO_STATUS_VERSION, status);
 
 	if (id != HERO_ID_VALUE) {
 		dev_err(&hero->pdev->dev, "no HERO card: its register ID reads %#010x\n", id);
@@ -29,6 +26,9 @@ int hero_card_check(struct hero *hero)
 			version, HERO_VERSION);
 		return -ENODEV;
 	}
+	hero->routes = min_t(unsigned int, FIELD_GET(HERO_STATUS_ROUTES, status), HERO_MAX_ROUTES);
+	hero->routes6 = min_t(unsigned int, FIELD_GET(HERO_LEVELS_ROUTES6, hero_read(hero, HERO_LEVELS)),
+			      HERO_MAX_ROUTES6);
 	return 0;
 }
 
@@ -85,24 +85,36 @@ void hero_card_set_promiscuous(struct hero *hero, bool on)
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
-/* The match for high priority, for all destinations. */
-static void hero_card_set_classes(struct hero *hero)
+/* The match for high priority, for all destinations. Needs a commit. */
+static void hero_card_write_classes(struct hero *hero)
 {
-	unsigned int k;
+	unsigned int reg = HERO_CLASS, d, k;
 
-	for (k = 0; k < HERO_CARDS * 2; k++) {
-		unsigned int reg = HERO_CLASS + 3 * k;
-
-		hero_write(hero, reg, 0);
-		hero_write(hero, reg + 1, 0);
-		hero_write(hero, reg + 2, HERO_TOS_HIGH);
+	for (d = 0; d < HERO_CARDS; d++) {
+		for (k = 0; k < HERO_CLASS_WORDS; k++)
+			hero_write(hero, reg++, hero->class.value[k]);
+		for (k = 0; k < HERO_CLASS_WORDS; k++)
+			hero_write(hero, reg++, hero->class.mask[k]);
 	}
+}
+
+/* Says which packets have the high priority. While this is written, none has. */
+void hero_card_set_class(struct hero *hero, const struct hero_class *class)
+{
+	spin_lock_bh(&hero->cmd_lock);
+	if (memcmp(&hero->class, class, sizeof(*class))) {
+		hero->class = *class;
+		if (test_bit(HERO_UP, &hero->flags)) {
+			hero_card_write_classes(hero);
+			hero_write(hero, HERO_CMD, hero->cmd | HERO_CMD_COMMIT);
+		}
+	}
+	spin_unlock_bh(&hero->cmd_lock);
 }
 
 /* Configures the card after its reset, and lets it receive and send. */
 void hero_card_start(struct hero *hero)
 {
-	u32 status = hero_read(hero, HERO_STATUS);
 	unsigned int d;
 
 	hero_write(hero, HERO_CPL_BASE, hero->completions_dma);
@@ -110,11 +122,12 @@ void hero_card_start(struct hero *hero)
 	for (d = 0; d < HERO_PEERS; d++)
 		hero_write(hero, HERO_PEER_BASE + d, hero->peer_base[d]);
 	spin_lock_bh(&hero->cmd_lock);
-	hero_card_set_classes(hero);
-	hero->routes = min_t(unsigned int, FIELD_GET(HERO_STATUS_ROUTES, status), HERO_MAX_ROUTES);
+	hero_card_write_classes(hero);
 	memset(hero->route, 0, sizeof(hero->route));
+	memset(hero->route6_on, 0, sizeof(hero->route6_on));
 	memset(hero->last, 0, sizeof(hero->last));
 	memset(hero->last_routes, 0, sizeof(hero->last_routes));
+	memset(hero->last_routes6, 0, sizeof(hero->last_routes6));
 	hero->last_host = 0;
 	hero->cmd = HERO_CMD_RX | HERO_CMD_TX;
 	if (hero->fast_path)
@@ -123,6 +136,33 @@ void hero_card_start(struct hero *hero)
 		hero->cmd |= HERO_CMD_PROMISCUOUS;
 	hero_write(hero, HERO_CMD, hero->cmd | HERO_CMD_COMMIT);
 	spin_unlock_bh(&hero->cmd_lock);
+}
+
+/* Whether the card still has what hero_card_start() told it. A reset clears that, and is over
+ * before anybody looks.
+ */
+bool hero_card_is_set_up(const struct hero *hero)
+{
+	return hero_read(hero, HERO_CPL_BASE) == lower_32_bits(hero->completions_dma);
+}
+
+static void hero_count(u64 *sum, u32 *last, u32 now)
+{
+	*sum += now - *last;
+	*last = now;
+}
+
+/* Adds what a slot has forwarded since the last time. CMD has its bank. */
+static void hero_count_slot(struct hero *hero, unsigned int slot)
+{
+	u32 now = hero_read(hero, HERO_FWD_CNT + slot % HERO_PEERS);
+	u32 more = now - hero->last_routes[slot];
+
+	if (hero_is_gone(now))
+		return;
+	hero_count(&hero->slot_packets[slot], &hero->last_routes[slot], now);
+	hero->fast += more;
+	hero->route[slot].packets += more;
 }
 
 static u32 hero_bank(struct hero *hero, unsigned int slot)
@@ -149,6 +189,8 @@ void hero_card_set_route(struct hero *hero, unsigned int slot, u32 address, u8 l
 		route->address = address;
 		route->len = len;
 		ether_addr_copy(route->mac, mac);
+		route->packets = 0;
+		route->rated = 0;
 		route->on = true;
 	}
 	spin_unlock_bh(&hero->cmd_lock);
@@ -166,22 +208,90 @@ void hero_card_clear_route(struct hero *hero, unsigned int slot)
 		hero_write(hero, HERO_ROUTE + 2 * d + 1, U32_MAX);
 		hero_write(hero, HERO_CMD, hero_bank(hero, slot) | HERO_CMD_COMMIT);
 		/* posted writes have arrived when a read comes back */
-		hero_read(hero, HERO_STATUS);
+		hero_count_slot(hero, slot);
 	}
 	hero->route[slot].on = false;
 	spin_unlock_bh(&hero->cmd_lock);
 }
 
-static void hero_count(u64 *sum, u32 *last, u32 now)
+static u32 hero_bank6(struct hero *hero, unsigned int slot)
 {
-	*sum += now - *last;
-	*last = now;
+	return hero->cmd | FIELD_PREP(HERO_CMD_BANK, HERO_ROUTE6_BANK + slot);
+}
+
+/* Writes a route of IPv6, off from the first word to the commit. */
+static void hero_card_write_route6(struct hero *hero, unsigned int slot,
+				   const struct in6_addr *address, u32 rule, const u8 *mac)
+{
+	unsigned int k;
+
+	hero_write(hero, HERO_CMD, hero_bank6(hero, slot));
+	hero_write(hero, HERO_ROUTE6_RULE, rule);
+	for (k = 0; k < 4; k++)
+		hero_write(hero, HERO_ROUTE6_ADDRESS + k, be32_to_cpu(address->s6_addr32[k]));
+	hero_write(hero, HERO_ROUTE6_MAC, get_unaligned_le32(mac));
+	hero_write(hero, HERO_ROUTE6_MAC + 1, get_unaligned_le16(mac + 4));
+	hero_write(hero, HERO_CMD, hero_bank6(hero, slot) | HERO_CMD_COMMIT);
+}
+
+/* As hero_card_set_route(), but any slot can lead to any peer `d`. */
+void hero_card_set_route6(struct hero *hero, unsigned int slot, const struct in6_addr *address,
+			  u8 len, unsigned int d, const u8 *mac)
+{
+	spin_lock_bh(&hero->cmd_lock);
+	if (test_bit(HERO_UP, &hero->flags)) {
+		hero_card_write_route6(hero, slot, address,
+				       FIELD_PREP(HERO_ROUTE6_RULE_LENGTH, len) |
+				       FIELD_PREP(HERO_ROUTE6_RULE_DEST, d), mac);
+		hero->route6_on[slot] = true;
+	}
+	spin_unlock_bh(&hero->cmd_lock);
+}
+
+/* As hero_card_clear_route(): no packet to :: is routed. */
+void hero_card_clear_route6(struct hero *hero, unsigned int slot)
+{
+	static const u8 nobody[ETH_ALEN];
+
+	spin_lock_bh(&hero->cmd_lock);
+	if (hero->route6_on[slot] && test_bit(HERO_UP, &hero->flags)) {
+		hero_card_write_route6(hero, slot, &in6addr_any,
+				       FIELD_PREP(HERO_ROUTE6_RULE_LENGTH, 128), nobody);
+		/* posted writes have arrived when a read comes back */
+		hero_read(hero, HERO_STATUS);
+	}
+	hero->route6_on[slot] = false;
+	spin_unlock_bh(&hero->cmd_lock);
+}
+
+/* Adds what the card has forwarded by its routes. */
+void hero_card_read_routes(struct hero *hero)
+{
+	unsigned int k, d;
+
+	for (k = 0; k < hero->routes; k += HERO_PEERS) {
+		spin_lock_bh(&hero->cmd_lock);
+		hero_write(hero, HERO_CMD, hero_bank(hero, k));
+		for (d = 0; d < HERO_PEERS && k + d < hero->routes; d++)
+			hero_count_slot(hero, k + d);
+		spin_unlock_bh(&hero->cmd_lock);
+	}
+	for (k = 0; k < hero->routes6; k++) {
+		u32 now;
+
+		spin_lock_bh(&hero->cmd_lock);
+		hero_write(hero, HERO_CMD, hero_bank6(hero, k));
+		now = hero_read(hero, HERO_FWD_CNT);
+		if (!hero_is_gone(now))
+			hero_count(&hero->fast, &hero->last_routes6[k], now);
+		spin_unlock_bh(&hero->cmd_lock);
+	}
 }
 
 /* Adds what the card has counted since the last time: counters wrap, and a reset clears them. */
 void hero_card_read_counters(struct hero *hero)
 {
-	unsigned int k, d;
+	unsigned int k;
 
 	if (hero_is_gone(hero_read(hero, HERO_STATUS)))
 		return;
@@ -191,14 +301,7 @@ void hero_card_read_counters(struct hero *hero)
 		hero_count(&hero->counters[k], &hero->last[k], hero_read(hero, HERO_DROP_CNT));
 		spin_unlock_bh(&hero->cmd_lock);
 	}
-	for (k = 0; k < hero->routes; k += HERO_PEERS) {
-		spin_lock_bh(&hero->cmd_lock);
-		hero_write(hero, HERO_CMD, hero_bank(hero, k));
-		for (d = 0; d < HERO_PEERS && k + d < hero->routes; d++)
-			hero_count(&hero->fast, &hero->last_routes[k + d],
-				   hero_read(hero, HERO_FWD_CNT + d));
-		spin_unlock_bh(&hero->cmd_lock);
-	}
+	hero_card_read_routes(hero);
 	spin_lock_bh(&hero->cmd_lock);
 	hero_count(&hero->to_host, &hero->last_host, hero_read(hero, HERO_FWD_HOST));
 	spin_unlock_bh(&hero->cmd_lock);
@@ -251,37 +354,59 @@ static unsigned int hero_cards_of(int domain, struct pci_dev *cards[HERO_CARDS])
 	return count;
 }
 
-/* Finds the card's number and its peers. Returns whether they have changed. */
-bool hero_card_find_peers(struct hero *hero)
-{
-	struct pci_dev *cards[HERO_CARDS], *peers[HERO_PEERS] = {};
-	u32 base[HERO_PEERS] = {};
-	unsigned int count, index, k;
-	bool changed;
+/* What a card has to know of the others of its bus. */
+struct hero_peers {
+	unsigned int index;
+	struct pci_dev *peers[HERO_PEERS];
+	u32 base[HERO_PEERS];
+};
 
+static void hero_look_for_peers(const struct hero *hero, struct hero_peers *found)
+{
+	struct pci_dev *cards[HERO_CARDS];
+	unsigned int count, k;
+
+	memset(found, 0, sizeof(*found));
 	count = hero_cards_of(pci_domain_nr(hero->pdev->bus), cards);
-	for (index = 0; index < count && cards[index] != hero->pdev; index++)
-		;
-	if (index == count) {
+	while (found->index < count && cards[found->index] != hero->pdev)
+		found->index++;
+	if (found->index == count) {
 		/* a bus has numbers for four */
-		index = 0;
+		found->index = 0;
 		count = 0;
 	}
 	for (k = 0; k < count; k++) {
-		unsigned int d = k < index ? k : k - 1;
+		unsigned int d = k < found->index ? k : k - 1;
 
-		if (k == index)
+		if (k == found->index)
 			continue;
-		peers[d] = cards[k];
-		base[d] = hero_aperture(cards[k]);
+		found->peers[d] = cards[k];
+		found->base[d] = hero_aperture(cards[k]);
 	}
-	changed = hero->index != index || memcmp(peers, hero->peers, sizeof(peers)) ||
-		  memcmp(base, hero->peer_base, sizeof(base));
-	hero->index = index;
-	memcpy(hero->peers, peers, sizeof(peers));
-	memcpy(hero->peer_base, base, sizeof(base));
+}
+
+/* Whether cards have come or gone since hero_card_find_peers(), or are somewhere else. */
+bool hero_card_has_other_peers(const struct hero *hero)
+{
+	struct hero_peers found;
+
+	hero_look_for_peers(hero, &found);
+	return hero->index != found.index ||
+	       memcmp(hero->peers, found.peers, sizeof(found.peers)) ||
+	       memcmp(hero->peer_base, found.base, sizeof(found.base));
+}
+
+/* Finds the card's number and its peers. */
+void hero_card_find_peers(struct hero *hero)
+{
+	struct hero_peers found;
+
+	hero_look_for_peers(hero, &found);
+	hero->index = found.index;
+	memcpy(hero->peers, found.peers, sizeof(found.peers));
+	memcpy(hero->peer_base, found.base, sizeof(found.base));
 	/* the others ask for permission to send here by writing there */
-	hero->fast_path = hero_aperture(hero->pdev) && memchr_inv(base, 0, sizeof(base)) &&
+	hero->fast_path = hero_aperture(hero->pdev) &&
+			  memchr_inv(found.base, 0, sizeof(found.base)) &&
 			  !hero_is_translated(&hero->pdev->dev);
-	return changed;
 }

@@ -7,7 +7,7 @@
 
 static const char *const hero_counter_names[] = HERO_COUNTER_NAMES;
 
-/* After the card's own counters, in the order of hero_get_ethtool_stats(). */
+/* After the card's own counters, in the order of hero_get_ethtool_stats(); its slots follow. */
 static const char *const hero_driver_names[] = {
 	"fast_path",	       "to_host",	   "resets",
 	"interrupts",	       "tx_copied",	   "tx_xdp",
@@ -37,9 +37,11 @@ static void hero_get_drvinfo(struct net_device *dev, struct ethtool_drvinfo *inf
 
 static int hero_get_sset_count(struct net_device *dev, int set)
 {
+	const struct hero *hero = netdev_priv(dev);
+
 	switch (set) {
 	case ETH_SS_STATS:
-		return HERO_COUNTERS + ARRAY_SIZE(hero_driver_names);
+		return HERO_COUNTERS + ARRAY_SIZE(hero_driver_names) + hero->routes;
 	case ETH_SS_TEST:
 		return HERO_TESTS;
 	default:
@@ -49,6 +51,7 @@ static int hero_get_sset_count(struct net_device *dev, int set)
 
 static void hero_get_strings(struct net_device *dev, u32 set, u8 *data)
 {
+	const struct hero *hero = netdev_priv(dev);
 	unsigned int k;
 
 	BUILD_BUG_ON(ARRAY_SIZE(hero_counter_names) != HERO_COUNTERS);
@@ -59,6 +62,8 @@ static void hero_get_strings(struct net_device *dev, u32 set, u8 *data)
 			ethtool_sprintf(&data, "%s", hero_counter_names[k]);
 		for (k = 0; k < ARRAY_SIZE(hero_driver_names); k++)
 			ethtool_sprintf(&data, "%s", hero_driver_names[k]);
+		for (k = 0; k < hero->routes; k++)
+			ethtool_sprintf(&data, "fast_path_%u", k);
 		break;
 	case ETH_SS_TEST:
 		memcpy(data, hero_test_names, sizeof(hero_test_names));
@@ -103,7 +108,8 @@ static void hero_get_ethtool_stats(struct net_device *dev, struct ethtool_stats 
 	} while (u64_stats_fetch_retry(&tx->stats.sync, start));
 	data += 2;
 	data = hero_get_rx_stats(&hero->rx[HERO_LOW], data);
-	hero_get_rx_stats(&hero->rx[HERO_HIGH], data);
+	data = hero_get_rx_stats(&hero->rx[HERO_HIGH], data);
+	memcpy(data, hero->slot_packets, hero->routes * sizeof(*data));
 }
 
 static int hero_get_link_ksettings(struct net_device *dev, struct ethtool_link_ksettings *settings)

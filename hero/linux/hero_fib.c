@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A copy of Linux's IPv4 routes, kept by its notifiers. What they say takes routes off the fast
- * path at once, and has the routes chosen anew soon.
+/* A copy of Linux's IPv4 routes (hero_fib6.c: IPv6), kept by its notifiers. What they say takes
+ * routes off the fast path at once, and has the routes chosen anew soon.
  *
  * It is that of the initial network namespace; cards elsewhere have no fast path.
  */
@@ -10,7 +10,7 @@
 #include <net/fib_rules.h>
 #include <net/netevent.h>
 
-#include "hero_fib.h"
+#include "hero_fib6.h"
 
 /* So long changes are gathered. */
 #define HERO_FIB_SOON (HZ / 10)
@@ -21,8 +21,9 @@ DEFINE_SPINLOCK(hero_fib_lock);
 struct list_head hero_fib_candidates[HERO_PREFIXES];
 
 static struct rb_root hero_fib_tree = RB_ROOT;
-/* Entries of the local table by length. */
+/* Entries of the local and the main table by length. */
 static u32 hero_fib_locals[HERO_PREFIXES];
+static u32 hero_fib_mains[HERO_PREFIXES];
 /* Rules that are not Linux's own. */
 static unsigned int hero_fib_rules;
 /* There was no memory for a route, so the copy is not complete. */
@@ -48,6 +49,7 @@ void hero_fib_card_down(struct hero *hero)
 {
 	spin_lock_bh(&hero_fib_lock);
 	hero_offload_clear_card(hero);
+	hero_offload6_clear_card(hero);
 	spin_unlock_bh(&hero_fib_lock);
 }
 
@@ -111,6 +113,34 @@ bool hero_fib_is_alone(struct hero_fib_entry *entry)
 	return true;
 }
 
+/* The candidate of a prefix, if it has one. */
+struct hero_fib_entry *hero_fib_candidate(u32 dst, u8 len)
+{
+	struct rb_node *parent, **place;
+	struct hero_fib_entry *entry;
+
+	entry = hero_fib_find(dst, len, RT_TABLE_MAIN, &parent, &place);
+	return entry && !list_empty(&entry->list) ? entry : NULL;
+}
+
+/* The candidate that an address meets in the main table, if that is what it meets. */
+struct hero_fib_entry *hero_fib_lookup(u32 address)
+{
+	struct rb_node *parent, **place;
+	struct hero_fib_entry *entry;
+	int len;
+
+	for (len = HERO_PREFIXES - 1; len >= 0; len--) {
+		if (!hero_fib_mains[len])
+			continue;
+		entry = hero_fib_find(address & hero_fib_mask(len), len, RT_TABLE_MAIN, &parent,
+				      &place);
+		if (entry)
+			return list_empty(&entry->list) ? NULL : entry;
+	}
+	return NULL;
+}
+
 /* Whether it leads through one neighbour behind a card, and nothing but the destination matters.
  * Nexthop objects change without a word about the routes.
  */
@@ -127,10 +157,17 @@ static bool hero_fib_is_candidate(const struct hero_fib_entry *entry)
 	       hero_is_hero(hop->nhc_dev);
 }
 
+static void hero_fib_count(u32 table, u8 len, int more)
+{
+	if (table == RT_TABLE_LOCAL)
+		hero_fib_locals[len] += more;
+	else if (table == RT_TABLE_MAIN)
+		hero_fib_mains[len] += more;
+}
+
 static void hero_fib_remove(struct hero_fib_entry *entry)
 {
-	if (entry->table == RT_TABLE_LOCAL)
-		hero_fib_locals[entry->len]--;
+	hero_fib_count(entry->table, entry->len, -1);
 	rb_erase(&entry->node, &hero_fib_tree);
 	list_del(&entry->list);
 	list_del(&entry->marked);
@@ -158,8 +195,7 @@ static struct hero_fib_entry *hero_fib_insert(u32 dst, u8 len, u32 table)
 	INIT_LIST_HEAD(&entry->marked);
 	rb_link_node(&entry->node, parent, place);
 	rb_insert_color(&entry->node, &hero_fib_tree);
-	if (table == RT_TABLE_LOCAL)
-		hero_fib_locals[len]++;
+	hero_fib_count(table, len, 1);
 	return entry;
 }
 
@@ -218,6 +254,13 @@ static int hero_fib_event(struct notifier_block *block, unsigned long event, voi
 {
 	struct fib_notifier_info *info = data;
 
+	if (info->family == AF_INET6) {
+		spin_lock_bh(&hero_fib_lock);
+		hero_fib6_event(event, info);
+		spin_unlock_bh(&hero_fib_lock);
+		hero_fib_look();
+		return NOTIFY_DONE;
+	}
 	if (info->family != AF_INET)
 		return NOTIFY_DONE;
 	spin_lock_bh(&hero_fib_lock);
@@ -241,11 +284,13 @@ static int hero_netevent(struct notifier_block *block, unsigned long event, void
 {
 	struct neighbour *neighbour = data;
 
-	if (event != NETEVENT_NEIGH_UPDATE || neighbour->tbl != &arp_tbl ||
-	    !hero_is_hero(neighbour->dev))
+	if (event != NETEVENT_NEIGH_UPDATE || !hero_is_hero(neighbour->dev))
 		return NOTIFY_DONE;
 	spin_lock_bh(&hero_fib_lock);
-	hero_offload_clear_neighbour(neighbour);
+	if (neighbour->tbl == &arp_tbl)
+		hero_offload_clear_neighbour(neighbour);
+	else
+		hero_offload6_clear_neighbour(neighbour);
 	spin_unlock_bh(&hero_fib_lock);
 	hero_fib_look();
 	return NOTIFY_DONE;
@@ -280,6 +325,7 @@ static void hero_fib_flush(struct notifier_block *block)
 		hero_fib_remove(rb_entry(node, struct hero_fib_entry, node));
 	hero_fib_rules = 0;
 	hero_fib_broken = false;
+	hero_fib6_flush();
 	spin_unlock_bh(&hero_fib_lock);
 }
 
@@ -294,6 +340,7 @@ int hero_fib_init(void)
 
 	for (len = 0; len < HERO_PREFIXES; len++)
 		INIT_LIST_HEAD(&hero_fib_candidates[len]);
+	hero_fib6_init();
 	err = register_netevent_notifier(&hero_netevent_block);
 	if (err)
 		return err;
@@ -323,4 +370,5 @@ void hero_fib_exit(void)
 	cancel_delayed_work_sync(&hero_fib_tick);
 	cancel_delayed_work_sync(&hero_fib_soon);
 	hero_fib_flush(&hero_fib_block);
+	hero_offload6_mark();
 }

@@ -23,12 +23,23 @@ struct hero_fib_entry {
 	dscp_t dscp;
 	u32 table;
 	struct list_head marked;	/* where Linux shows it as offloaded */
+	u32 gathering;		/* number of the last one that looked at it */
 };
 
-/* All of this and of hero_offload.c but hero_offload_look(). */
+/* A route that may have slots. */
+struct hero_choice {
+	struct hero_fib_entry *entry;
+	struct hero *to;
+	__be32 gateway;
+	u8 mac[ETH_ALEN];
+	bool used;
+};
+
+/* The copy, the choices, and what is offloaded; hero_offload_look() takes it by itself. */
 extern spinlock_t hero_fib_lock;
 /* Routes through a neighbour behind a card, by length. */
 extern struct list_head hero_fib_candidates[HERO_PREFIXES];
+extern struct hero_choice hero_choices[HERO_CHOICES];
 
 static inline u32 hero_fib_mask(u8 len)
 {
@@ -43,8 +54,27 @@ static inline bool hero_fib_inside(u32 dst, u8 len, u32 outer, u8 outer_len)
 /* hero_fib.c */
 bool hero_fib_allowed(void);
 bool hero_fib_is_alone(struct hero_fib_entry *entry);
+struct hero_fib_entry *hero_fib_candidate(u32 dst, u8 len);
+struct hero_fib_entry *hero_fib_lookup(u32 address);
+
+/* hero_plain.c */
+bool hero_linux_is_plain(struct net *net, bool ip6);
+bool hero_device_is_plain(struct net_device *dev);
+bool hero_may_come_in(struct hero *hero);
+bool hero_may_go_out(struct hero *hero);
+
+/* hero_policy.c */
+unsigned int hero_policy_gather(void);
+void hero_policy_pick(struct hero *from, unsigned int count);
+
+/* hero_rate.c */
+u32 hero_rate_of(const struct hero *hero, u32 dst, u8 len);
+void hero_rate_update(struct hero *hero);
+void hero_rate_measure(struct hero *hero, bool on);
 
 /* hero_offload.c */
+bool hero_neighbour_is_good(struct neighbour *neighbour);
+bool hero_offload_has(const struct hero *from, const struct hero_choice *choice);
 void hero_offload_look(struct work_struct *work);
 void hero_offload_clear_prefix(u32 dst, u8 len);
 void hero_offload_clear_neighbour(struct neighbour *neighbour);

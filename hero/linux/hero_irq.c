@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Interrupts: three vectors with one mask.
  *
- * A handler takes the events, which stay pending otherwise, and masks its own. What comes after
- * that is pending when they are unmasked, and then interrupts again, so nothing is missed. Events
- * of other vectors, which it takes as well, have sent their interrupts before, whose handlers do
- * not look at them again.
+ * A handler takes the events of all vectors, which stay pending otherwise, deals with them, whether
+ * their own interrupts have come or not, and masks what it takes. What comes after that is pending
+ * when they are unmasked, and then interrupts again, so nothing is missed.
  */
 
 #include <linux/interrupt.h>
@@ -17,29 +16,29 @@ static void hero_irq_take(struct hero *hero, u8 own)
 
 	spin_lock(&hero->irq_lock);
 	events = hero_read(hero, HERO_IRQ_MASKED);
-	if (!hero_is_gone(events))
-		hero->events |= events & HERO_EVENTS_OTHER;
+	if (hero_is_gone(events))
+		events = 0;
+	hero->events |= events & HERO_EVENTS_OTHER;
+	own |= events & (HERO_EVENTS_RX | HERO_EVENTS_TX);
 	hero->mask &= ~own;
 	hero_write(hero, HERO_IRQ_MASK, hero->mask);
 	hero->interrupts++;
 	spin_unlock(&hero->irq_lock);
+	if (own & HERO_EVENTS_RX)
+		napi_schedule_irqoff(&hero->rx_napi);
+	if (own & HERO_EVENTS_TX)
+		napi_schedule_irqoff(&hero->tx_napi);
 }
 
 static irqreturn_t hero_irq_rx(int irq, void *data)
 {
-	struct hero *hero = data;
-
-	hero_irq_take(hero, HERO_EVENTS_RX);
-	napi_schedule_irqoff(&hero->rx_napi);
+	hero_irq_take(data, HERO_EVENTS_RX);
 	return IRQ_HANDLED;
 }
 
 static irqreturn_t hero_irq_tx(int irq, void *data)
 {
-	struct hero *hero = data;
-
-	hero_irq_take(hero, HERO_EVENTS_TX);
-	napi_schedule_irqoff(&hero->tx_napi);
+	hero_irq_take(data, HERO_EVENTS_TX);
 	return IRQ_HANDLED;
 }
 

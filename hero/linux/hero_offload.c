@@ -4,18 +4,10 @@
  * Linux does with all its packets.
  */
 
-#include <linux/inetdevice.h>
-#include <linux/netfilter_ipv4.h>
 #include <linux/rtnetlink.h>
 #include <net/arp.h>
-#include <net/sch_generic.h>
 
-#include "hero_fib.h"
-
-/* Candidates that are looked at, the shortest prefixes first because most packets meet them. */
-#define HERO_OFFLOAD_LOOKS 2048
-/* Places for all cards of a bus, and more than that. */
-#define HERO_OFFLOAD_MOST 128
+#include "hero_fib6.h"
 
 /* A route in a slot of a card. */
 struct hero_offload {
@@ -27,21 +19,12 @@ struct hero_offload {
 	u8 len;
 	u8 mac[ETH_ALEN];
 	__be32 gateway;
-};
-
-/* A route that may have slots. */
-struct hero_choice {
-	struct hero_fib_entry *entry;
-	struct hero *to;
-	__be32 gateway;
-	u8 mac[ETH_ALEN];
-	bool used;
+	bool picked;
 };
 
 static LIST_HEAD(hero_offloads);
 /* Entries that `ip route` shows as offloaded. */
 static LIST_HEAD(hero_marked);
-static struct hero_choice hero_choices[HERO_OFFLOAD_MOST];
 
 static void hero_offload_clear(struct hero_offload *offload)
 {
@@ -61,7 +44,7 @@ void hero_offload_clear_prefix(u32 dst, u8 len)
 	}
 }
 
-static bool hero_neighbour_is_good(struct neighbour *neighbour)
+bool hero_neighbour_is_good(struct neighbour *neighbour)
 {
 	return !neighbour->dead && READ_ONCE(neighbour->nud_state) & NUD_VALID;
 }
@@ -99,113 +82,6 @@ void hero_offload_clear_all(void)
 		hero_offload_clear(offload);
 }
 
-#ifdef CONFIG_NETFILTER
-/* AppArmor, which looks at packets of this machine's programs alone, has a hook on all of Debian's
- * kernels. Nothing else of the kernel has one with its priority there.
- */
-static bool hero_hook_is_apparmor(const struct nf_hook_ops *ops)
-{
-	return ops->hooknum == NF_INET_POST_ROUTING && ops->priority == NF_IP_PRI_SELINUX_FIRST &&
-	       ops->hook_ops_type == NF_HOOK_OP_UNDEFINED;
-}
-
-/* Whether netfilter sees packets in transit. */
-static bool hero_has_hooks(struct net *net)
-{
-	static const u8 hooks[] = { NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING };
-	const struct nf_hook_entries *entries;
-	bool found = false;
-	unsigned int k, n;
-
-	rcu_read_lock();
-	for (k = 0; k < ARRAY_SIZE(hooks); k++) {
-		entries = rcu_dereference(net->nf.hooks_ipv4[hooks[k]]);
-		for (n = 0; entries && n < entries->num_hook_entries; n++)
-			found |= !hero_hook_is_apparmor(nf_hook_entries_get_hook_ops(entries)[n]);
-	}
-	rcu_read_unlock();
-	return found;
-}
-#else
-static bool hero_has_hooks(struct net *net)
-{
-	return false;
-}
-#endif
-
-/* Whether Linux does nothing with packets in transit but forward them. */
-static bool hero_linux_is_plain(struct net *net)
-{
-#ifdef CONFIG_XFRM
-	if (READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_FWD]) ||
-	    READ_ONCE(net->xfrm.policy_count[XFRM_POLICY_OUT]))
-		return false;
-#endif
-	return !hero_has_hooks(net);
-}
-
-/* Whether nothing but routing happens at a card's device. */
-static bool hero_device_is_plain(struct net_device *dev)
-{
-	return netif_running(dev) && net_eq(dev_net(dev), &init_net) &&
-	       !netdev_master_upper_dev_get(dev) && !rcu_access_pointer(dev->rx_handler) &&
-	       !hero_has_filters(dev);
-}
-
-static bool hero_may_come_in(struct hero *hero)
-{
-	struct in_device *in_dev = __in_dev_get_rtnl(hero->dev);
-
-	return test_bit(HERO_UP, &hero->flags) && hero->fast_path &&
-	       hero_device_is_plain(hero->dev) && in_dev && IN_DEV_FORWARD(in_dev) &&
-	       !IN_DEV_RPFILTER(in_dev) && !rtnl_dereference(hero->xdp);
-}
-
-/* A card can neither fragment nor queue; a queueing discipline with a handle was chosen. */
-static bool hero_may_go_out(struct hero *hero)
-{
-	struct net_device *dev = hero->dev;
-
-	return test_bit(HERO_UP, &hero->flags) && hero_device_is_plain(dev) &&
-	       netif_carrier_ok(dev) && dev->mtu >= HERO_MTU &&
-	       !rtnl_dereference(dev->qdisc)->handle;
-}
-
-/* Addresses that no router forwards. */
-static bool hero_is_special(u32 dst, u8 len)
-{
-	u32 last = dst | ~hero_fib_mask(len);
-
-	return dst < 0x01000000 || last >= 0xe0000000 || (dst < 0x80000000 && last >= 0x7f000000);
-}
-
-/* Whether a route may be on the fast path, and how. */
-static bool hero_offload_choose(struct hero_fib_entry *entry, struct hero_choice *choice)
-{
-	const struct fib_nh_common *hop = &entry->info->fib_nh[0].nh_common;
-	u32 mtu = entry->info->fib_mtu;
-	struct neighbour *neighbour;
-	u8 mac[MAX_ADDR_LEN];
-	bool good;
-
-	choice->entry = entry;
-	choice->to = netdev_priv(hop->nhc_dev);
-	choice->gateway = hop->nhc_gw.ipv4;
-	choice->used = false;
-	if (hop->nhc_flags & (RTNH_F_DEAD | RTNH_F_LINKDOWN) || (mtu && mtu < HERO_MTU) ||
-	    hero_is_special(entry->dst, entry->len) || !hero_may_go_out(choice->to) ||
-	    !hero_fib_is_alone(entry))
-		return false;
-	neighbour = neigh_lookup(&arp_tbl, &choice->gateway, hop->nhc_dev);
-	if (!neighbour)
-		return false;
-	good = hero_neighbour_is_good(neighbour);
-	neigh_ha_snapshot(mac, neighbour, hop->nhc_dev);
-	ether_addr_copy(choice->mac, mac);
-	neigh_release(neighbour);
-	return good && is_valid_ether_addr(mac);
-}
-
 /* Linux sees no packets to these neighbours, so it is told that they are needed. */
 static void hero_offload_keep_neighbours(unsigned int count)
 {
@@ -225,25 +101,9 @@ static void hero_offload_keep_neighbours(unsigned int count)
 	}
 }
 
-static unsigned int hero_offload_gather(void)
-{
-	unsigned int count = 0, looks = 0, len;
-	struct hero_fib_entry *entry;
-
-	if (!hero_fib_allowed() || !hero_linux_is_plain(&init_net))
-		return 0;
-	for (len = 0; len < HERO_PREFIXES; len++) {
-		list_for_each_entry(entry, &hero_fib_candidates[len], list) {
-			if (count == HERO_OFFLOAD_MOST || looks++ == HERO_OFFLOAD_LOOKS)
-				return count;
-			count += hero_offload_choose(entry, &hero_choices[count]);
-		}
-	}
-	return count;
-}
-
 /* The slot of a card that has a route as chosen. */
-static struct hero_offload *hero_offload_find(struct hero *from, const struct hero_choice *choice)
+static struct hero_offload *hero_offload_find(const struct hero *from,
+					      const struct hero_choice *choice)
 {
 	struct hero_offload *offload;
 
@@ -275,53 +135,57 @@ static void hero_offload_set(struct hero *from, unsigned int slot, struct hero_c
 	choice->used = true;
 }
 
-/* Slots of a card that lead to one of its peers. */
-static unsigned int hero_offload_places(const struct hero *from, unsigned int d)
+bool hero_offload_has(const struct hero *from, const struct hero_choice *choice)
 {
-	return from->routes / HERO_PEERS + (d < from->routes % HERO_PEERS);
+	return hero_offload_find(from, choice);
 }
 
-/* Fills the free slots of a card that lead to one of its peers. The first choices for it have a
- * slot already, or get one.
- */
-static void hero_offload_fill(struct hero *from, unsigned int d, unsigned int count)
+/* Takes off a card what is not picked for it. */
+static void hero_offload_clear_others(struct hero *from)
 {
-	unsigned int places = hero_offload_places(from, d);
-	unsigned int slot = d, k;
+	struct hero_offload *offload, *next;
+	unsigned int k;
 
-	for (k = 0; k < count && places; k++) {
-		struct hero_choice *choice = &hero_choices[k];
-
-		if (choice->to->pdev != from->peers[d])
-			continue;
-		places--;
-		if (hero_offload_find(from, choice)) {
-			choice->used = true;
-			continue;
+	for_each_set_bit(k, from->picked, HERO_CHOICES) {
+		offload = hero_offload_find(from, &hero_choices[k]);
+		if (offload) {
+			offload->picked = true;
+			hero_choices[k].used = true;
 		}
-		while (slot < from->routes && from->route[slot].on)
-			slot += HERO_PEERS;
-		if (slot < from->routes)
-			hero_offload_set(from, slot, choice);
+	}
+	list_for_each_entry_safe(offload, next, &hero_offloads, list) {
+		if (offload->from != from)
+			continue;
+		if (!offload->picked)
+			hero_offload_clear(offload);
+		else
+			offload->picked = false;
 	}
 }
 
-/* Whether a slot's route is still one of the first choices for its card. */
-static bool hero_offload_is_chosen(const struct hero_offload *offload, unsigned int count)
+/* A free slot that leads to a card, or as many as there are slots. */
+static unsigned int hero_offload_slot(const struct hero *from, const struct hero *to)
 {
-	struct hero *from = offload->from;
-	unsigned int places = hero_offload_places(from, offload->slot % HERO_PEERS), k;
+	unsigned int slot = 0;
 
-	if (!hero_may_come_in(from))
-		return false;
-	for (k = 0; k < count && places; k++) {
-		if (hero_choices[k].to != offload->to)
+	while (slot < from->routes &&
+	       (from->route[slot].on || from->peers[slot % HERO_PEERS] != to->pdev))
+		slot++;
+	return slot;
+}
+
+/* Puts on a card what is picked for it and is not there. */
+static void hero_offload_set_picked(struct hero *from)
+{
+	unsigned int slot, k;
+
+	for_each_set_bit(k, from->picked, HERO_CHOICES) {
+		if (hero_offload_find(from, &hero_choices[k]))
 			continue;
-		places--;
-		if (hero_offload_find(from, &hero_choices[k]) == offload)
-			return true;
+		slot = hero_offload_slot(from, hero_choices[k].to);
+		if (slot < from->routes)
+			hero_offload_set(from, slot, &hero_choices[k]);
 	}
-	return false;
 }
 
 /* Shows in `ip route` which ones are offloaded, by one card at least. */
@@ -375,29 +239,26 @@ static void hero_offload_mark_all(unsigned int count)
 /* Chooses the routes anew. What is wrong goes before what is right comes. */
 void hero_offload_look(struct work_struct *work)
 {
-	struct hero_offload *offload, *next;
-	unsigned int count, d;
-	struct hero *from;
+	struct hero *hero;
+	unsigned int count;
 
 	rtnl_lock();
 	mutex_lock(&hero_cards_lock);
+	list_for_each_entry(hero, &hero_cards, list)
+		hero_rate_update(hero);
 	spin_lock_bh(&hero_fib_lock);
-	count = hero_offload_gather();
-	list_for_each_entry_safe(offload, next, &hero_offloads, list) {
-		if (!hero_offload_is_chosen(offload, count))
-			hero_offload_clear(offload);
+	count = hero_policy_gather();
+	list_for_each_entry(hero, &hero_cards, list) {
+		hero_policy_pick(hero, count);
+		hero_offload_clear_others(hero);
 	}
-	list_for_each_entry(from, &hero_cards, list) {
-		if (!hero_may_come_in(from))
-			continue;
-		for (d = 0; d < HERO_PEERS; d++) {
-			if (from->peer_base[d])
-				hero_offload_fill(from, d, count);
-		}
-	}
+	list_for_each_entry(hero, &hero_cards, list)
+		hero_offload_set_picked(hero);
 	hero_offload_mark_all(count);
+	hero_offload6_choose();
 	spin_unlock_bh(&hero_fib_lock);
 	hero_offload_keep_neighbours(count);
+	hero_offload6_mark();
 	mutex_unlock(&hero_cards_lock);
 	rtnl_unlock();
 }

@@ -34,7 +34,7 @@ static int hero_rx_open_ring(struct hero *hero, struct hero_rx *rx)
 		rx->pool = NULL;
 		return err;
 	}
-	err = xdp_rxq_info_reg(&rx->rxq, hero->dev, rx->priority, hero->rx_napi.napi_id);
+	err = xdp_rxq_info_reg(&rx->rxq, hero->dev, 0, hero->rx_napi.napi_id);
 	if (err)
 		return err;
 	return xdp_rxq_info_reg_mem_model(&rx->rxq, MEM_TYPE_PAGE_POOL, rx->pool);
@@ -118,6 +118,7 @@ void hero_rx_start(struct hero *hero)
 
 	for (k = 0; k < HERO_PRIORITIES; k++) {
 		hero_ring_init(&hero->rx[k].ring);
+		hero->rx[k].starved = false;
 		local_bh_disable();
 		hero_rx_refill(hero, &hero->rx[k]);
 		local_bh_enable();
@@ -138,6 +139,38 @@ void hero_rx_stop(struct hero *hero)
 	}
 }
 
+/* A ring's field of LEVELS with the descriptors that the card holds, and the vectors that it takes
+ * when none waits.
+ */
+#define HERO_LEVELS_HELD(levels, priority)	((levels) >> (16 + 8 * (priority)) & 0xff)
+#define HERO_LEVELS_NO_VECTOR			2
+
+/* Whether the card has no buffer of a ring while the driver has given some: a vector that it could
+ * not read is gone, without completions. It takes two looks between which nothing comes, because a
+ * poll may be at it.
+ */
+bool hero_rx_lost_buffers(struct hero *hero)
+{
+	u32 levels = hero_read(hero, HERO_LEVELS);
+	bool lost = false;
+	unsigned int k;
+	u64 word;
+
+	for (k = 0; k < HERO_PRIORITIES; k++) {
+		struct hero_rx *rx = &hero->rx[k];
+		u32 done = READ_ONCE(rx->ring.done);
+		bool starved;
+
+		starved = !hero_is_gone(levels) && !HERO_LEVELS_HELD(levels, k) &&
+			  (levels >> rx->ring.level & 0xf) == HERO_LEVELS_NO_VECTOR &&
+			  READ_ONCE(rx->ring.given) != done && !hero_ring_next(&rx->ring, &word);
+		lost |= starved && rx->starved && rx->starved_done == done;
+		rx->starved = starved;
+		rx->starved_done = done;
+	}
+	return lost;
+}
+
 static void hero_rx_skb(struct hero *hero, struct hero_rx *rx, struct xdp_buff *xdp)
 {
 	struct sk_buff *skb = napi_build_skb(xdp->data_hard_start, PAGE_SIZE);
@@ -154,8 +187,9 @@ static void hero_rx_skb(struct hero *hero, struct hero_rx *rx, struct xdp_buff *
 	if (xdp->data > xdp->data_meta)
 		skb_metadata_set(skb, xdp->data - xdp->data_meta);
 	skb_mark_for_recycle(skb);
-	skb_record_rx_queue(skb, rx->priority);
 	skb->protocol = eth_type_trans(skb, hero->dev);
+	if (READ_ONCE(hero->sampler.every))
+		hero_rate_sample(hero, skb);
 	napi_gro_receive(&hero->rx_napi, skb);
 }
 

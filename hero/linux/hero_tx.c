@@ -102,6 +102,11 @@ netdev_tx_t hero_tx_xmit(struct sk_buff *skb, struct net_device *dev)
 	bool more = netdev_xmit_more();
 	struct hero_tx_slot *slot;
 
+	if (unlikely(!test_bit(HERO_UP, &hero->flags))) {
+		u64_stats_inc(&tx->dropped);
+		dev_kfree_skb_any(skb);
+		return NETDEV_TX_OK;
+	}
 	if (unlikely(!hero_tx_space(hero))) {
 		hero_tx_maybe_stop(hero);
 		hero_tx_flush(hero);

@@ -20,9 +20,10 @@ SOURCES = ["hero.cpp", "hero.h", "line.h", "map.h", "memory.h", "registers.h", "
 CXX = "clang++"  # its code runs a fifth faster than g++'s
 # Clock of the bus side, one that synthesis reaches (syn/REPORT.md), and parameters of hero_system.
 BUILDS = {
-    "xbar": {"BUS": 1, "SETUP": 8, "ROUTES": 3, "SYS_MHZ": 100},
-    "xbar-16": {"BUS": 1, "SETUP": 8, "ROUTES": 16, "SYS_MHZ": 100},
-    "pcix": {"BUS": 0, "SETUP": 8, "ROUTES": 3, "SYS_MHZ": 100},
+    "xbar": {"BUS": 1, "SETUP": 8, "ROUTES": 3, "ROUTES6": 0, "SYS_MHZ": 100},
+    "xbar-16": {"BUS": 1, "SETUP": 8, "ROUTES": 16, "ROUTES6": 0, "SYS_MHZ": 100},
+    "xbar-6": {"BUS": 1, "SETUP": 8, "ROUTES": 16, "ROUTES6": 8, "SYS_MHZ": 100},
+    "pcix": {"BUS": 0, "SETUP": 8, "ROUTES": 3, "ROUTES6": 0, "SYS_MHZ": 100},
 }
 
 

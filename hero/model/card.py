@@ -74,6 +74,16 @@ class Card:
             self.write(reg.NEXTHOP_MAC + 2 * d + k, word)
         self._in_bank(0)
 
+    def route6(self, number, prefix, length, d, next_hop):
+        """Route `number` of IPv6: a prefix (a number), the destination, and the next hop's MAC. Needs commit."""
+        self._in_bank(reg.ROUTE6_BANK + number)
+        for word in range(4):
+            self.write(reg.ROUTE6_ADDRESS + word, prefix >> 96 - 32 * word & 0xFFFF_FFFF)
+        self.write(reg.ROUTE6_RULE, d << reg.ROUTE6_RULE_DEST_SHIFT | length)
+        for k, word in enumerate(words_of_mac(next_hop)):
+            self.write(reg.ROUTE6_MAC + k, word)
+        self._in_bank(0)
+
     def class_of(self, d, pattern=(0, 0, 0), care=(0, 0, 0)):
         """Frames to destination `d` are of high priority where they match. (destination, source, tos << 8 | protocol).
         Needs commit. Without arguments all match."""

@@ -15,7 +15,7 @@
 #include "verilated.h"
 
 // build.py defines the parameters of hero_system, and HERO_SYS_MHZ.
-#if !defined(HERO_BUS) || !defined(HERO_SETUP) || !defined(HERO_ROUTES) || !defined(HERO_SYS_MHZ)
+#if !defined(HERO_BUS) || !defined(HERO_SETUP) || !defined(HERO_ROUTES) || !defined(HERO_ROUTES6) || !defined(HERO_SYS_MHZ)
 #error "build with build.py"
 #endif
 
@@ -140,6 +140,7 @@ int64_t hero_parameter(const hero *, const char *name) {
     if (!strcmp(name, "bus")) return HERO_BUS;
     if (!strcmp(name, "setup")) return HERO_SETUP;
     if (!strcmp(name, "routes")) return HERO_ROUTES;
+    if (!strcmp(name, "routes6")) return HERO_ROUTES6;
     if (!strcmp(name, "sys_mhz")) return HERO_SYS_MHZ;
     return -1;
 }
@@ -179,6 +180,11 @@ void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value) {
     if (card >= HERO_CARDS || reg >= 64) return;
     h->registers.write(card, reg, value);
     h->finish_access();
+}
+
+void hero_set_link(hero *h, unsigned card, int up) {
+    if (card >= HERO_CARDS) return;
+    h->top.link = (h->top.link & ~(1u << card)) | (up ? 1u << card : 0);
 }
 
 int hero_receive(hero *h, unsigned card, const uint8_t *frame, size_t octets, uint64_t at, unsigned faults) {

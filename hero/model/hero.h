@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define HERO_ABI 2 /* what hero_abi() returns; changes with this file */
+#define HERO_ABI 3 /* what hero_abi() returns; changes with this file */
 #define HERO_CARDS 4
 
 typedef struct hero hero;
@@ -54,6 +54,9 @@ uint32_t hero_irq(const hero *h);
  * A card or register that does not exist, or a card that does not answer, reads as 0xFFFFFFFF. */
 uint32_t hero_read(hero *h, unsigned card, unsigned reg);
 void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value);
+
+/* Whether a card's receiver sees a link; it does at first. Frames pass all the same. */
+void hero_set_link(hero *h, unsigned card, int up);
 
 /* Faults of a frame on the wire. */
 #define HERO_BAD_FCS 1u

@@ -4,7 +4,7 @@ import ctypes
 
 from . import build
 
-ABI = 2
+ABI = 3
 CARDS = 4
 BAD_FCS, RX_ER, NO_PAD = 1, 2, 4
 MAX_FRAME = 9216
@@ -34,6 +34,7 @@ def load(path):
         ("hero_read", u32, [p, uint, uint]),
         ("hero_write", None, [p, uint, uint, u32]),
         ("hero_receive", ctypes.c_int, [p, uint, data, size, u64, uint]),
+        ("hero_set_link", None, [p, uint, ctypes.c_int]),
         ("hero_arriving", size, [p, uint]),
         ("hero_transmitted", ctypes.c_long, [p, uint, data, size, ctypes.POINTER(u64), ctypes.POINTER(u64)]),
     ]:
@@ -94,6 +95,9 @@ class Hero:
 
     def write(self, card, reg, value):
         self.lib.hero_write(self.h, card, reg, value)
+
+    def set_link(self, card, up):
+        self.lib.hero_set_link(self.h, card, up)
 
     def receive(self, card, frame, at=0, faults=0):
         """Queues a frame; ValueError for what hero_receive refuses."""

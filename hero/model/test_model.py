@@ -9,7 +9,9 @@ from hero.bench.traffic import Flow, network, next_hop
 from hero.model import build, library
 from hero.model import card as c
 from hero.model.host import Cpu, Rings
+from hero.tb.golden import frames
 from hero.tb.golden import registers as reg
+from hero.tb.golden.card import edit6
 
 NAMES = ("xbar", pytest.param("pcix", marks=pytest.mark.slow))
 
@@ -24,7 +26,7 @@ def hero(request):
 
 def test_parameters(hero):
     wanted = build.BUILDS[hero.name]
-    for name in ("bus", "setup", "routes", "sys_mhz"):
+    for name in ("bus", "setup", "routes", "routes6", "sys_mhz"):
         assert hero.parameter(name) == wanted[name.upper()]
     assert hero.parameter("colour") == -1
     assert len(hero.memory) == 64 << 20
@@ -44,6 +46,18 @@ def test_registers(hero):
         assert hero.read(card, reg.STATUS) >> 8 & 0xFF == hero.parameter("routes")
         hero.write(card, reg.PEER_BASE, 0x8000_0000 + card)
     assert [hero.read(card, reg.PEER_BASE) for card in range(4)] == [0x8000_0000 + card for card in range(4)]
+
+
+def test_links(hero):
+    def links():
+        return [hero.read(card, reg.STATUS) >> 1 & 1 for card in range(4)]
+
+    assert links() == [1, 1, 1, 1]
+    hero.set_link(2, False)
+    assert links() == [1, 1, 0, 1]
+    hero.set_link(4, False)
+    hero.set_link(2, True)
+    assert links() == [1, 1, 1, 1]
 
 
 def test_bad_arguments(hero):
@@ -159,3 +173,31 @@ def test_routes_beyond_the_first_bank():
         assert card.forwarded() == [0, 0, 0, 0]
         card.command(card.cmd | 4 << reg.CMD_BANK_SHIFT)
         assert card.forwarded()[d] == 1
+
+
+@pytest.mark.slow
+def test_routes_of_ip6():
+    """Beside those of IPv4; the longer prefix comes first."""
+    build.build("xbar-6")
+    with library.Hero("xbar-6") as hero:
+        card, *others = (c.Card(hero, number) for number in range(4))
+        for each in (card, *others):
+            each.start()
+        assert card.read(reg.LEVELS) >> reg.LEVELS_ROUTES6_SHIFT & 15 == hero.parameter("routes6") == 8
+        flow = Flow(1, 0, 1, 64)
+        card.route(c.destination(0, 1), network(1), 16, next_hop(1))
+        card.route6(3, frames.ip6("2001:db8:7::"), 48, c.destination(0, 2), next_hop(2))
+        card.route6(7, frames.ip6("2001:db8::"), 32, c.destination(0, 3), next_hop(3))
+        card.commit()
+        for address, to in (("2001:db8:7::1", 2), ("2001:db8:8::1", 3)):
+            packet = frames.ipv6(frames.ip6(address), frames.ip6("2001:db8:9::1"), bytes(26))
+            frame = frames.ethernet(c.mac(0), next_hop(0), frames.IPV6, packet)
+            hero.receive(0, frame)
+            hero.receive(0, flow.make(0))
+            hero.run(20_000)
+            out = edit6(frame, next_hop(to))
+            assert hero.transmitted(to)[0] == out[:6] + c.mac(to) + out[12:]
+            assert hero.transmitted(1)[0] == flow.expected(0)
+        for number, count in ((3, 1), (7, 1), (0, 0)):
+            card.write(reg.CMD, card.cmd | reg.ROUTE6_BANK + number << reg.CMD_BANK_SHIFT)
+            assert card.forwarded()[0] == count

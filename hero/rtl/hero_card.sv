@@ -3,6 +3,7 @@
 
 module hero_card #(
     parameter ROUTES = 3,
+    parameter ROUTES6 = 0,
     parameter VOQ_WORDS = 4096,
     parameter DST_WORDS = 8192,
     parameter SLOW_TX_WORDS = 2048,
@@ -107,7 +108,7 @@ module hero_card #(
 
     wire rx_ready;  // unused: Ethernet cannot wait, and the gap between frames is enough for hero_rx_input
     hero_nic #(
-        .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
+        .ROUTES(ROUTES), .ROUTES6(ROUTES6), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
         .CDC_WORDS(CDC_WORDS), .MTU(MTU), .TIMEOUT(TIMEOUT)
     ) nic (
         .rx_clk(rx_clk), .tx_clk(tx_clk), .sys_clk(sys_clk), .sys_rst(sys_rst),

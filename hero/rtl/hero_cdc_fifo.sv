@@ -6,7 +6,8 @@
 module hero_cdc_fifo #(
     parameter WIDTH = 64,  // of a word; fewer in proofs only
     parameter CDC_WORDS = 256,  // power of two
-    parameter METAS = 32  // power of two
+    parameter METAS = 32,  // power of two
+    parameter META_W = hero_pkg::META_W  // hero_pkg::META6_W with IPv6
 ) (
     // Writer: `wr_commit` or `wr_abort` follows each frame's last word
     input  wire                        rx_clk,
@@ -15,12 +16,12 @@ module hero_cdc_fifo #(
     input  wire [           WIDTH-1:0] wr_data,
     input  wire                        wr_commit,
     input  wire                        wr_abort,
-    input  wire [hero_pkg::META_W-1:0] wr_meta,
+    input  wire [          META_W-1:0] wr_meta,
     // Reader: the words of the frame whose meta is shown; the meta is popped with the last of them or later
     input  wire                        sys_clk,
     input  wire                        sys_rst,
     output wire                        rd_meta_valid,
-    output wire [hero_pkg::META_W-1:0] rd_meta,
+    output wire [          META_W-1:0] rd_meta,
     input  wire                        rd_meta_pop,
     output reg                         rd_valid,
     output reg  [           WIDTH-1:0] rd_data,
@@ -29,7 +30,6 @@ module hero_cdc_fifo #(
     output wire                        lost  // pulse: a frame whose meta did not fit either
 );
     localparam AW = $clog2(CDC_WORDS);
-    localparam META_W = hero_pkg::META_W;
 
     // Writer
     reg [AW:0] wr_ptr, frame_start;

@@ -1,9 +1,7 @@
 // Counters of the registers: frames by route, and one for each drop reason or other event. They wrap at 2^32.
 `default_nettype none
 
-module hero_counters #(
-    parameter ROUTES = 3
-) (
+module hero_counters (
     input  wire        sys_clk,
     input  wire        sys_rst,      // at least 64 cycles, while clear_n walks
     input  wire [ 5:0] clear_n,
@@ -14,7 +12,8 @@ module hero_counters #(
     // Pulses, numbered as DROP_CNT
     input  wire [hero_pkg::COUNTERS-1:0] events,
     // Reading: the value comes two or three cycles after the choice; a frame that comes meanwhile may be counted or not
-    input  wire [ 6:0] route,
+    input  wire [ 5:0] route,
+    input  wire        route_known,  // 0: the card has no such route, so 0 is read
     output reg  [31:0] route_count,
     output reg  [31:0] host_count,
     input  wire [ 4:0] choice,
@@ -23,7 +22,7 @@ module hero_counters #(
     reg add, store;
     reg [5:0] add_route, store_route;
     reg [31:0] store_value;
-    reg beyond;
+    reg known;
     wire [31:0] add_value, route_value;
     wire write = sys_rst || store;
     wire [5:0] write_route = sys_rst ? clear_n : store_route;
@@ -36,7 +35,7 @@ module hero_counters #(
     // a write
     hero_ram #(.WIDTH(32), .WORDS(64)) to_show (
         .wr_clk(sys_clk), .wr_en(write), .wr_addr(write_route), .wr_data(write_value),
-        .rd_clk(sys_clk), .rd_en(!(write && write_route == route[5:0])), .rd_addr(route[5:0]), .rd_data(route_value)
+        .rd_clk(sys_clk), .rd_en(!(write && write_route == route)), .rd_addr(route), .rd_data(route_value)
     );
     always @(posedge sys_clk) begin
         add <= fwd && !fwd_host;
@@ -44,8 +43,8 @@ module hero_counters #(
         store <= add;
         store_route <= add_route;
         store_value <= add_value + 32'd1;
-        beyond <= route >= ROUTES[6:0];
-        route_count <= beyond ? 32'd0 : route_value;
+        known <= route_known;
+        route_count <= known ? route_value : 32'd0;
         host_count <= sys_rst ? 32'd0 : host_count + {31'd0, fwd && fwd_host};
     end
 

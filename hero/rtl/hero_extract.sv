@@ -3,7 +3,9 @@
 // cycles apart.
 `default_nettype none
 
-module hero_extract (
+module hero_extract #(
+    parameter ROUTES6 = 0  // 0: no IPv6
+) (
     input  wire                        clk,
     input  wire                        rst,
     input  wire                        rx_enable,
@@ -12,7 +14,7 @@ module hero_extract (
     input  wire [                47:0] mac,
     // hero_cdc_fifo
     input  wire                        rd_meta_valid,
-    input  wire [hero_pkg::META_W-1:0] rd_meta,
+    input  wire [(ROUTES6 > 0 ? hero_pkg::META6_W : hero_pkg::META_W)-1:0] rd_meta,
     output wire                        rd_meta_pop,
     input  wire                        rd_valid,
     input  wire [                63:0] rd_data,
@@ -22,6 +24,8 @@ module hero_extract (
     output wire                        match_start,
     output wire [ hero_pkg::KEY_W-1:0] match_key,
     output reg                         match_route_ok,
+    output wire                        match_ip6,
+    output wire [                63:0] match_dst6,
     input  wire                        match_done,
     input  wire [                 1:0] match_dest,
     input  wire [                 5:0] match_route,
@@ -49,6 +53,18 @@ module hero_extract (
     wire runt = rd_meta[hero_pkg::META_RUNT];
     wire giant = rd_meta[hero_pkg::META_GIANT];
     wire ip4 = rd_meta[hero_pkg::META_IP4];
+    wire ip6;
+    generate
+        if (ROUTES6 > 0) begin : g_ip6
+            assign ip6 = rd_meta[hero_pkg::META_IP6];
+            assign match_dst6 = rd_meta[hero_pkg::META_DST6+:64];
+        end else begin : g_no_ip6
+            assign ip6 = 1'b0;
+            assign match_dst6 = 64'd0;
+        end
+    endgenerate
+    assign match_ip6 = ip6;
+    wire ip = ip4 || ip6;
     wire no_words = overflow || bad_fcs || runt || giant;
     wire taken_last = rd_valid && rd_en && rd_last;
 
@@ -90,7 +106,7 @@ module hero_extract (
     always @(posedge clk) begin
         own <= rd_meta[hero_pkg::META_DMAC+:48] == mac;
         if (state == VERDICT)
-            match_route_ok <= fast_enable && own && ip4 && !rd_meta[hero_pkg::META_OPTIONS] && rd_meta[hero_pkg::META_TTL+:8] > 1;
+            match_route_ok <= fast_enable && own && ip && !rd_meta[hero_pkg::META_OPTIONS] && rd_meta[hero_pkg::META_TTL+:8] > 1;
         fwd <= !rst && state == FORWARD && taken_last;
         drop <= !rst && (state == VERDICT && refused || no_room);
         if (state == VERDICT) drop_reason <= reason;
@@ -102,12 +118,12 @@ module hero_extract (
         rd_meta[hero_pkg::META_DST+:32], rd_meta[hero_pkg::META_SRC+:32], rd_meta[hero_pkg::META_TOS+:8], rd_meta[hero_pkg::META_PROTO+:8]
     };
     wire to_host = match_dest == hero_pkg::DEST_HOST;
-    assign enq_queue = {match_dest, match_prio && ip4};  // only IP has classes
+    assign enq_queue = {match_dest, match_prio && ip};  // only IP has classes
     assign enq_len = len;
     assign fwd_dest = match_dest;
     assign fwd_route = match_route;
 
-    // Edit of fast frames: octets 0-5 destination MAC, 22 TTL, 24-25 header checksum. With m = {TTL, protocol} and
+    // Edit of fast frames: octets 0-5 destination MAC, and of IPv6 21 hop limit, of IPv4 22 TTL, 24-25 header checksum. With m = {TTL, protocol} and
     // m' = m - 0x0100, RFC 1624 eqn. 3, HC' = ~(~HC + ~m + m'), has the constant ~m + m' = 0xfeff.
     reg [2:0] index;  // of the word, to 4
     wire [15:0] checksum = {rd_data[7:0], rd_data[15:8]};
@@ -119,8 +135,10 @@ module hero_extract (
         if (!to_host)
             case (index)
                 0: edited[47:0] = match_nh_mac;
-                2: edited[55:48] = rd_data[55:48] - 8'd1;
-                3: edited[15:0] = {new_checksum[7:0], new_checksum[15:8]};
+                2:
+                if (ip6) edited[47:40] = rd_data[47:40] - 8'd1;
+                else edited[55:48] = rd_data[55:48] - 8'd1;
+                3: if (!ip6) edited[15:0] = {new_checksum[7:0], new_checksum[15:8]};
                 default: ;
             endcase
     end
@@ -156,6 +174,20 @@ module hero_extract (
     wire right = add(add(others, {ttl, proto}), checksum) == 16'hffff && first[15:8] == 8'h45 && ttl != 0;
     always @* if (right) p8_checksum: assert (new_checksum == ~add(others, {ttl - 8'd1, proto}));
 
+    // P8, too: what the host gets is what came; of a fast frame change the destination MAC and the TTL, by one, and of IPv4 the
+    // checksum; only frames that a router forwards are fast
+    wire [63:0] may_change = to_host ? 64'd0 : index == 0 ? 64'h0000ffff_ffffffff
+        : index == 2 ? (ip6 ? 64'h0000ff00_00000000 : 64'h00ff0000_00000000) : index == 3 && !ip6 ? 64'h00000000_0000ffff : 64'd0;
+    always @* begin
+        p8_nothing_else: assert (((edited ^ rd_data) & ~may_change) == 0);
+        if (!to_host && index == 0) p8_next_hop: assert (edited[47:0] == match_nh_mac);
+        if (!to_host && index == 2 && ip6) p8_hop_limit: assert (edited[47:40] + 8'd1 == rd_data[47:40]);
+        if (!to_host && index == 2 && !ip6) p8_ttl: assert (edited[55:48] + 8'd1 == rd_data[55:48]);
+    end
+    wire searched = state == START || state == MATCH || state == ROOM || state == FORWARD;
+    wire forwarded = (ip4 || ip6) && !rd_meta[hero_pkg::META_OPTIONS] && rd_meta[hero_pkg::META_TTL+:8] > 1;
+    always @(posedge clk) if (past && !rst && searched && match_route_ok) fast_if_forwarded: assert (forwarded);
+
     // Each frame has exactly one event
     reg told = 0;
     wire event_now = fwd || drop;
@@ -189,6 +221,7 @@ module hero_extract (
     always @(posedge clk)
         if (past && !rst) begin
             c_two_words_to_a_peer: cover (fwd && !to_host && index == 2);
+            if (ip6) c_ip6: cover (fwd && !to_host && index == 3 && match_route_ok);
             c_to_the_host: cover (fwd && to_host);
             c_no_room: cover (drop && drop_reason == hero_pkg::COUNT_PEER_FULL);
             c_refused: cover (drop && drop_reason == hero_pkg::COUNT_FOREIGN_MAC);

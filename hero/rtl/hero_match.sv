@@ -1,10 +1,11 @@
 // Routes and classes: a value matches if it equals the pattern in all bits that are set in the mask. The lowest matching
 // route wins. Its destination (the host without a route) selects the class whose match gives high priority. Three routes a
-// cycle: `done` comes at most ceil(ROUTES / 3) + 6 cycles after `start`.
+// cycle: `done` comes at most ceil(ROUTES / 3) + 6 cycles after `start`, for IPv6 ROUTES6 + 7.
 `default_nettype none
 
 module hero_match #(
-    parameter ROUTES = 3  // to 64
+    parameter ROUTES = 3,  // to 64
+    parameter ROUTES6 = 0  // to 8, and both together to 64; 0: no IPv6
 ) (
     input  wire                       clk,
     // From hero_reset; during it the rules take their reset values, one bank each cycle
@@ -12,9 +13,12 @@ module hero_match #(
     input  wire                       start,
     input  wire [hero_pkg::KEY_W-1:0] key,    // held until `done`
     input  wire                       route_ok,  // held too; 0: to the host, whatever the routes say
+    // Held too: whether the key is of IPv6, with the lower half of its destination in the place of both addresses
+    input  wire                       key_ip6,
+    input  wire [               63:0] key_dst6,  // the upper half
     output reg                        done,
     output reg  [                1:0] dest,
-    output reg  [                5:0] route,
+    output reg  [                5:0] route,  // IPv6 has its numbers after all others
     output reg                        prio,
     output reg  [               47:0] nh_mac,
     // Configuration: a word of a rule, by its register number
@@ -36,6 +40,25 @@ module hero_match #(
     wire [4:0] bank = rst ? clear : cfg_bank;
     wire bank_ok = {27'b0, bank} < BANKS;
     wire [BW-1:0] cfg_row = bank[BW-1:0];
+
+    // Routes of IPv6
+    wire ip6, over6, found6;
+    wire [1:0] dest6;
+    wire [2:0] route6;
+    wire [47:0] nh_mac6;
+    generate
+        if (ROUTES6 > 0) begin : g_ip6
+            assign ip6 = key_ip6;
+            hero_match6 #(.ROUTES6(ROUTES6)) routes (
+                .clk(clk), .rst(rst), .clear(clear), .start(start && ip6), .route_ok(route_ok), .dst({key_dst6, key[79:16]}),
+                .over(over6), .found(found6), .dest(dest6), .route(route6), .nh_mac(nh_mac6),
+                .cfg_wr(cfg_wr), .cfg_reg(cfg_reg), .cfg_data(cfg_data), .cfg_bank(cfg_bank), .cfg_commit(cfg_commit)
+            );
+        end else begin : g_no_ip6
+            assign {ip6, over6, found6, dest6, route6, nh_mac6} = 56'd0;
+            wire unused = &{1'b0, key_ip6, key_dst6};
+        end
+    endgenerate
 
     // Search: `row_valid` the cycle after `bank_rd`
     reg scanning, row_valid, row_last;
@@ -98,10 +121,10 @@ module hero_match #(
             row_valid <= 0;
             searched <= 0;
         end else begin
-            if (start) scanning <= 1;
+            if (start) scanning <= !ip6;
             else if (last_bank || search_end) scanning <= 0;
             row_valid <= scanning && !search_end;
-            searched <= search_end;
+            searched <= search_end || over6;
         end
 
     always @(posedge clk) begin
@@ -120,9 +143,14 @@ module hero_match #(
             route <= !found ? 6'd0 : hit[0] ? base_row : hit[1] ? base_row + 6'd1 : base_row + 6'd2;
             nh_mac <= hit[0] ? hit_mac[47:0] : hit[1] ? hit_mac[95:48] : hit_mac[143:96];
         end
+        if (over6) begin
+            dest <= found6 ? dest6 : hero_pkg::DEST_HOST;
+            route <= ROUTES[5:0] + {3'd0, route6};
+            nh_mac <= nh_mac6;
+        end
     end
 
-    // The class of the destination: words 0-2 pattern, 3-5 mask
+    // The class of the destination: words 0-2 pattern, 3-5 mask. One that counts a bit of an address is not for IPv6.
     reg [3:0] class_off;
     wire [2*hero_pkg::KEY_W-1:0] class_words;
     wire [3:0] class_wr;
@@ -152,7 +180,7 @@ module hero_match #(
         else class_off <= class_off | class_wr;
         {class_m, class_p} <= class_words;
         class_off_read <= class_off[dest];
-        for (i = 0; i < 5; i = i + 1) differs[i] <= |((key[16*i+:16] ^ class_p[16*i+:16]) & class_m[16*i+:16]);
+        for (i = 0; i < 5; i = i + 1) differs[i] <= |((ip6 && i > 0 ? 16'hffff : key[16*i+:16] ^ class_p[16*i+:16]) & class_m[16*i+:16]);
         differs[5] <= class_off_read;
         if (class_compared) prio <= differs == 0;
         class_read <= searched && !rst;
@@ -175,7 +203,7 @@ module hero_match #(
         if (searching || start) assume (!cfg_wr && !cfg_commit);
         if (cfg_wr) assume (!cfg_commit);
     end
-    always @(posedge clk) if (searching) assume ($stable(key) && $stable(route_ok));
+    always @(posedge clk) if (searching) assume ($stable(key) && $stable(route_ok) && $stable(ip6) && $stable(key_dst6));
 
     // An arbitrary route and class, chosen by the solver, as the host has written them
     (* anyconst *) reg [4:0] its_bank;
@@ -216,16 +244,17 @@ module hero_match #(
             {its_class_p, its_class_m, its_class_on} <= {80'd0, {80{1'b1}}, 1'b0};
         end
     end
-    wire its_match = its_on && ((dst ^ its_p) & its_m) == 0;
-    wire its_class_match = its_class_on && ((key ^ its_class_p) & its_class_m) == 0;
+    wire its_match = its_on && !ip6 && ((dst ^ its_p) & its_m) == 0;
+    wire its_class_match = its_class_on && (((ip6 ? {~its_class_p[79:16], key[15:0]} : key) ^ its_class_p) & its_class_m) == 0;
 
     always @(posedge clk) begin
-        if (searching) in_time: assert (since <= BANKS + 6);
+        if (searching) in_time: assert (since <= (ip6 ? ROUTES6 + 7 : BANKS + 6));
         if (done && !rst) begin
             asked_for: assert (searching);
-            if (!route_ok || dst == 0) to_the_host: assert (dest == hero_pkg::DEST_HOST);
+            if (!route_ok || dst == 0 && !ip6) to_the_host: assert (dest == hero_pkg::DEST_HOST);
             if (dest != hero_pkg::DEST_HOST && route == its_number) route_matches: assert (its_match && dest == its_dest && nh_mac == its_mac);
             if (its_match && route_ok && dst != 0) lowest_wins: assert (dest != hero_pkg::DEST_HOST && route <= its_number);
+            if (ip6 && dest != hero_pkg::DEST_HOST) routes_of_its_own: assert (route >= ROUTES && route < ROUTES + ROUTES6);
             if (dest == its_class) class_gives_priority: assert (prio == its_class_match);
         end
         c_last_route: cover (done && !rst && route == ROUTES - 1 && dest != hero_pkg::DEST_HOST);

@@ -3,6 +3,7 @@
 
 module hero_nic #(
     parameter ROUTES = 3,
+    parameter ROUTES6 = 0,  // routes of IPv6; 0: none, and no logic for it
     parameter VOQ_WORDS = 4096,
     parameter DST_WORDS = 8192,
     parameter SLOW_TX_WORDS = 2048,
@@ -98,6 +99,7 @@ module hero_nic #(
     input  wire        m_axi_rvalid,
     output wire        m_axi_rready
 );
+    localparam META_W = ROUTES6 > 0 ? hero_pkg::META6_W : hero_pkg::META_W;
     localparam MTU_WORDS = (MTU + 25) / 8;  // of the longest frame, MTU + 18 octets
 
     // --- Reset and settings ---
@@ -129,7 +131,7 @@ module hero_nic #(
     wire [7:0] interrupts;
     wire [hero_pkg::COUNTERS-1:0] events;
     wire [2:0] broken;
-    hero_regs #(.ROUTES(ROUTES)) regs (
+    hero_regs #(.ROUTES(ROUTES), .ROUTES6(ROUTES6)) regs (
         .sys_clk(sys_clk), .sys_rst(sys_rst), .core_rst(core_rst), .clear_n(clear_n), .ready(ready), .reset(reset),
         .s_axil_awaddr(s_axil_awaddr), .s_axil_awvalid(s_axil_awvalid), .s_axil_awready(s_axil_awready),
         .s_axil_wdata(s_axil_wdata), .s_axil_wstrb(s_axil_wstrb), .s_axil_wvalid(s_axil_wvalid),
@@ -149,14 +151,14 @@ module hero_nic #(
     // --- Receive: line to queues ---
     wire in_wr, in_commit, in_abort, meta_valid, meta_pop, in_valid, in_last, in_rd, lost;
     wire [63:0] in_word, in_data;
-    wire [hero_pkg::META_W-1:0] in_meta, meta;
-    hero_rx_input #(.MTU(MTU)) rx_input (
+    wire [META_W-1:0] in_meta, meta;
+    hero_rx_input #(.MTU(MTU), .ROUTES6(ROUTES6)) rx_input (
         .clk(rx_clk), .rst(rx_rst),
         .s_axis_tdata(s_axis_tdata), .s_axis_tvalid(s_axis_tvalid), .s_axis_tready(s_axis_tready),
         .s_axis_tlast(s_axis_tlast), .s_axis_tuser(s_axis_tuser),
         .wr_en(in_wr), .wr_data(in_word), .wr_commit(in_commit), .wr_abort(in_abort), .wr_meta(in_meta)
     );
-    hero_cdc_fifo #(.CDC_WORDS(CDC_WORDS)) cdc_fifo (
+    hero_cdc_fifo #(.CDC_WORDS(CDC_WORDS), .META_W(META_W)) cdc_fifo (
         .rx_clk(rx_clk), .rx_rst(rx_rst),
         .wr_en(in_wr), .wr_data(in_word), .wr_commit(in_commit), .wr_abort(in_abort), .wr_meta(in_meta),
         .sys_clk(sys_clk), .sys_rst(rx_half_rst),
@@ -164,14 +166,15 @@ module hero_nic #(
         .rd_valid(in_valid), .rd_data(in_data), .rd_last(in_last), .rd_en(in_rd), .lost(lost)
     );
 
-    wire match_start, match_route_ok, match_done, match_prio;
+    wire match_start, match_route_ok, match_ip6, match_done, match_prio;
+    wire [63:0] match_dst6;
     wire [hero_pkg::KEY_W-1:0] match_key;
     wire [1:0] match_dest;
     wire [5:0] match_route;
     wire [47:0] match_nh_mac;
-    hero_match #(.ROUTES(ROUTES)) match (
+    hero_match #(.ROUTES(ROUTES), .ROUTES6(ROUTES6)) match (
         .clk(sys_clk), .rst(core_rst),
-        .start(match_start), .key(match_key), .route_ok(match_route_ok),
+        .start(match_start), .key(match_key), .route_ok(match_route_ok), .key_ip6(match_ip6), .key_dst6(match_dst6),
         .done(match_done), .dest(match_dest), .route(match_route), .prio(match_prio), .nh_mac(match_nh_mac),
         .cfg_wr(cfg_wr), .cfg_reg(cfg_reg), .cfg_data(cfg_data), .cfg_bank(cfg_bank), .cfg_commit(cfg_commit)
     );
@@ -181,12 +184,13 @@ module hero_nic #(
     wire enq_room, enq_valid, enq_last, drop;
     wire [63:0] enq_data;
     wire [4:0] drop_reason;
-    hero_extract extract (
+    hero_extract #(.ROUTES6(ROUTES6)) extract (
         .clk(sys_clk), .rst(core_rst),
         .rx_enable(rx_enable), .fast_enable(fast_enable), .promiscuous(promiscuous), .mac(mac),
         .rd_meta_valid(meta_valid), .rd_meta(meta), .rd_meta_pop(meta_pop),
         .rd_valid(in_valid), .rd_data(in_data), .rd_last(in_last), .rd_en(in_rd),
-        .match_start(match_start), .match_key(match_key), .match_route_ok(match_route_ok), .match_done(match_done),
+        .match_start(match_start), .match_key(match_key), .match_route_ok(match_route_ok), .match_ip6(match_ip6),
+        .match_dst6(match_dst6), .match_done(match_done),
         .match_dest(match_dest), .match_route(match_route), .match_prio(match_prio), .match_nh_mac(match_nh_mac),
         .enq_queue(enq_queue), .enq_len(enq_len), .enq_room(enq_room),
         .enq_valid(enq_valid), .enq_data(enq_data), .enq_last(enq_last),

@@ -22,8 +22,13 @@ package hero_pkg;
     localparam META_DST = 80;  // 32
     localparam META_DMAC = 112;  // 48
     localparam META_W = 160;
+    // Cards with routes of IPv6 have these, too. A frame of IPv6 has hop limit, traffic class, next header in TTL, TOS, PROTO, the
+    // lower half of its destination in SRC and DST, and OPTIONS set if only the host knows what to do with it.
+    localparam META_IP6 = 160;
+    localparam META_DST6 = 161;  // 64, the upper half of the destination
+    localparam META6_W = 225;
 
-    localparam KEY_W = 80;  // {dst 32, src 32, tos 8, proto 8}
+    localparam KEY_W = 80;  // {dst 32, src 32, tos 8, proto 8}, as they are in the meta
 
     // begin: registers
     // Registers by number
@@ -50,6 +55,10 @@ package hero_pkg;
     localparam [5:0] REG_FWD_CNT = 59;
     localparam [5:0] REG_FWD_HOST = 62;
     localparam [5:0] REG_DROP_CNT = 63;
+    localparam [5:0] REG_ROUTE6_ADDRESS = 14;
+    localparam [5:0] REG_ROUTE6_RULE = 18;
+    localparam [5:0] REG_ROUTE6_MAC = 44;
+    localparam [4:0] ROUTE6_BANK = 24;
     localparam [31:0] ID_VALUE = 32'h4845524f;
     localparam [15:0] VERSION = 1;
 

@@ -5,7 +5,8 @@
 `default_nettype none
 
 module hero_regs #(
-    parameter ROUTES = 3
+    parameter ROUTES = 3,
+    parameter ROUTES6 = 0
 ) (
     input  wire         sys_clk,
     input  wire         sys_rst,       // the hardware's: the bus side
@@ -157,18 +158,23 @@ module hero_regs #(
 
     // --- Counters ---
     reg [5:0] n;  // being read
-    reg [6:0] route;
+    reg [5:0] route;
+    reg route_known;
+    wire [1:0] column = n[1:0] - hero_pkg::REG_FWD_CNT[1:0];
+    wire [6:0] number = {2'd0, bank} + {1'b0, bank, 1'b0} + {5'd0, column};
+    wire of_ip6 = ROUTES6 > 0 && bank >= hero_pkg::ROUTE6_BANK;
     reg [4:0] choice;
     wire [31:0] route_count, host_count, event_count;
     always @(posedge sys_clk) begin
-        route <= {2'd0, bank} + {1'b0, bank, 1'b0} + {5'd0, n[1:0] - hero_pkg::REG_FWD_CNT[1:0]};
+        route <= of_ip6 ? ROUTES[5:0] + {3'd0, bank[2:0]} : number[5:0];
+        route_known <= of_ip6 ? column == 2'd0 && {1'b0, bank[2:0]} < ROUTES6[3:0] : number < ROUTES[6:0];
         if (core_rst) choice <= 5'd0;
         else if (wr && wr_n == hero_pkg::REG_DROP_CNT) choice <= wr_data[4:0];
     end
-    hero_counters #(.ROUTES(ROUTES)) counters (
+    hero_counters counters (
         .sys_clk(sys_clk), .sys_rst(core_rst), .clear_n(clear_n),
         .fwd(fwd), .fwd_host(fwd_host), .fwd_route(fwd_route), .events(events),
-        .route(route), .route_count(route_count), .host_count(host_count),
+        .route(route), .route_known(route_known), .route_count(route_count), .host_count(host_count),
         .choice(choice), .event_count(event_count)
     );
 
@@ -206,7 +212,7 @@ module hero_regs #(
                 hero_pkg::REG_IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
                 hero_pkg::REG_RXLO_DESC, hero_pkg::REG_RXHI_DESC, hero_pkg::REG_TX_DESC: s_axil_rdata <= 32'd0;
                 hero_pkg::REG_TX_LEN: s_axil_rdata <= {23'd0, tx_len};
-                hero_pkg::REG_LEVELS: s_axil_rdata <= {held, 6'd0, free[5:4], 2'd0, free[3:2], 2'd0, free[1:0]};
+                hero_pkg::REG_LEVELS: s_axil_rdata <= {held, ROUTES6[3:0], 2'd0, free[5:4], 2'd0, free[3:2], 2'd0, free[1:0]};
                 hero_pkg::REG_REQ_IN, hero_pkg::REG_REQ_IN + 6'd1, hero_pkg::REG_REQ_IN + 6'd2,
                 hero_pkg::REG_RSP_IN, hero_pkg::REG_RSP_IN + 6'd1, hero_pkg::REG_RSP_IN + 6'd2: s_axil_rdata <= message;
                 hero_pkg::REG_FWD_CNT, hero_pkg::REG_FWD_CNT + 6'd1, hero_pkg::REG_FWD_CNT + 6'd2: s_axil_rdata <= route_count;

@@ -3,7 +3,8 @@
 `default_nettype none
 
 module hero_rx_input #(
-    parameter MTU = 1500  // octets of a packet: a frame has 14 more, with a VLAN tag 18
+    parameter MTU = 1500,  // octets of a packet: a frame has 14 more, with a VLAN tag 18
+    parameter ROUTES6 = 0  // 0: no IPv6
 ) (
     input  wire                        clk,
     input  wire                        rst,
@@ -18,10 +19,10 @@ module hero_rx_input #(
     output wire [                63:0] wr_data,
     output reg                         wr_commit,
     output reg                         wr_abort,
-    output reg  [hero_pkg::META_W-1:0] wr_meta
+    output wire [(ROUTES6 > 0 ? hero_pkg::META6_W : hero_pkg::META_W)-1:0] wr_meta
 );
     localparam [15:0] MIN_OCTETS = 60, MAX_OCTETS = MTU[15:0] + 16'd14, MAX_TAGGED = MTU[15:0] + 16'd18;
-    localparam [15:0] ETHERTYPE_IP4 = 16'h0800, ETHERTYPE_VLAN = 16'h8100;
+    localparam [15:0] ETHERTYPE_IP4 = 16'h0800, ETHERTYPE_IP6 = 16'h86dd, ETHERTYPE_VLAN = 16'h8100;
 
     // Octets to words. Counters saturate in endless frames.
     reg [63:0] word;
@@ -60,6 +61,8 @@ module hero_rx_input #(
     assign wr_en = word_valid && word_fits;
     assign wr_data = word;
 
+    reg [hero_pkg::META_W-1:0] meta;
+
     // Header fields, converted from network order to numbers, except for the MAC address
     reg [47:0] dmac;
     reg [15:0] ethertype, total_length;
@@ -93,6 +96,27 @@ module hero_rx_input #(
         holds_header <= total_length >= {10'b0, ihl, 2'b0};
     end
 
+    wire ip6, special6;
+    wire [7:0] hop_limit, next_header;
+    wire [127:0] dst6;
+    generate
+        if (ROUTES6 > 0) begin : g_ip6
+            wire fits;
+            hero_rx_ip6 rx_ip6 (
+                .clk(clk), .word_valid(word_valid), .word(word), .word_index(word_index), .octets(word_octets),
+                .fits(fits), .special(special6), .hop_limit(hop_limit), .next_header(next_header), .dst(dst6)
+            );
+            assign ip6 = ethertype == ETHERTYPE_IP6 && version == 6 && fits;
+            reg [hero_pkg::META6_W-hero_pkg::META_W-1:0] more;
+            always @(posedge clk) more <= {dst6[127:64], ip6};
+            assign wr_meta = {more, meta};
+        end else begin : g_no_ip6
+            assign {ip6, special6, hop_limit, next_header, dst6} = 146'd0;
+            assign wr_meta = meta;
+            wire unused = &{1'b0, ETHERTYPE_IP6, dst6[127:64]};
+        end
+    endgenerate
+
     // Header checksum: 16 bits every second cycle; the carry is added with the next (RFC 1071)
     reg [7:0] even_octet;
     reg [15:0] pair, sum;
@@ -121,21 +145,20 @@ module hero_rx_input #(
     always @(posedge clk) begin
         wr_commit <= frame_end && !rst && !word_bad && !runt && !giant;
         wr_abort <= frame_end && !rst && (word_bad || runt || giant);
-        wr_meta <= 0;
-        wr_meta[hero_pkg::META_LEN+:16] <= word_octets;
-        wr_meta[hero_pkg::META_BAD_FCS] <= word_bad;
-        wr_meta[hero_pkg::META_RUNT] <= runt;
-        wr_meta[hero_pkg::META_GIANT] <= giant;
-        wr_meta[hero_pkg::META_IP4] <= ip4;
-        wr_meta[hero_pkg::META_OPTIONS] <= ihl > 5;
-        wr_meta[hero_pkg::META_CSUM_OK] <= csum_ok;
-        wr_meta[hero_pkg::META_MCAST] <= dmac[0];
-        wr_meta[hero_pkg::META_TTL+:8] <= ttl;
-        wr_meta[hero_pkg::META_TOS+:8] <= tos;
-        wr_meta[hero_pkg::META_PROTO+:8] <= proto;
-        wr_meta[hero_pkg::META_SRC+:32] <= src;
-        wr_meta[hero_pkg::META_DST+:32] <= dst;
-        wr_meta[hero_pkg::META_DMAC+:48] <= dmac;
+        meta <= 0;
+        meta[hero_pkg::META_LEN+:16] <= word_octets;
+        meta[hero_pkg::META_BAD_FCS] <= word_bad;
+        meta[hero_pkg::META_RUNT] <= runt;
+        meta[hero_pkg::META_GIANT] <= giant;
+        meta[hero_pkg::META_IP4] <= ip4;
+        meta[hero_pkg::META_OPTIONS] <= ip6 ? special6 : ihl > 5;
+        meta[hero_pkg::META_CSUM_OK] <= csum_ok;
+        meta[hero_pkg::META_MCAST] <= dmac[0];
+        meta[hero_pkg::META_TTL+:8] <= ip6 ? hop_limit : ttl;
+        meta[hero_pkg::META_TOS+:8] <= ip6 ? {ihl, tos[7:4]} : tos;
+        meta[hero_pkg::META_PROTO+:8] <= ip6 ? next_header : proto;
+        meta[hero_pkg::META_SRC+:64] <= ip6 ? dst6[63:0] : {dst, src};
+        meta[hero_pkg::META_DMAC+:48] <= dmac;
     end
 endmodule
 

@@ -5,6 +5,7 @@ module hero_system #(
     parameter BUS = 1,  // 0: one transaction at a time (PCI-X), 1: crossbar
     parameter SETUP = 8,  // cycles before each transaction of BUS 0
     parameter ROUTES = 3,
+    parameter ROUTES6 = 0,
     parameter VOQ_WORDS = 4096,
     parameter DST_WORDS = 8192,
     parameter SLOW_TX_WORDS = 2048,
@@ -103,7 +104,7 @@ module hero_system #(
             wire [1:0] awburst, arburst;
             wire awlock, arlock;
             hero_card #(
-                .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
+                .ROUTES(ROUTES), .ROUTES6(ROUTES6), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
                 .CDC_WORDS(CDC_WORDS), .MTU(MTU), .TIMEOUT(TIMEOUT)
             ) card (
                 .rx_clk(rx_clk[k]), .tx_clk(tx_clk[k]), .sys_clk(sys_clk), .sys_rst(sys_rst),

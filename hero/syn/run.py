@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Synthesis of a card (hero_card) and of the buses for a Lattice ECP5: resources by module, Fmax when placed, number of routes.
+"""Synthesis of a card (hero_card) and of the buses for a Lattice ECP5: resources by module, Fmax when placed, number of routes,
+with and without those of IPv6.
 
     run.py [--no-place]
 
@@ -20,7 +21,8 @@ HERE = Path(__file__).resolve().parent
 RTL = HERE.parent / "rtl"
 TARGET = HERE.parent.parent / "target" / "hero" / "syn"
 VENV = Path(os.environ.get("HERO_VENV", HERE.parent.parent / "target" / "hero" / "venv"))
-ROUTES = (3, 16, 64)
+ROUTES = ((3, 0), (16, 0), (64, 0), (16, 4), (16, 8))  # numbers of routes of IPv4, of IPv6
+PAPERS = ROUTES[0]
 DEVICE = ["--85k", "--package", "CABGA756", "--speed", "8"]
 CLOCKS = {"rx_clk": 125, "tx_clk": 125, "sys_clk": 100}  # MHz, the least, as in hero.lpf
 BUSES = ("axi_xbar", "bus_pcix")
@@ -33,19 +35,19 @@ MUXES = ("PFUMX", "L6MUX21")  # these combine the tables of a slice and need no 
 def tool(name, *arguments, log):
     script = VENV / "bin" / f"yowasp-{name}"
     if not script.exists():
-        sys.exit(f"run.py: {script} is missing: run scripts/deps-hero, or set HERO_VENV")
+        sys.exit(f"{Path(sys.argv[0]).name}: {script} is missing: run scripts/deps-hero, or set HERO_VENV")
     with open(log, "w") as out:
         code = subprocess.run([script, *map(str, arguments)], stdout=out, stderr=subprocess.STDOUT).returncode
     if code:
-        sys.exit(f"run.py: {name} fails, see {log}")
+        sys.exit(f"{Path(sys.argv[0]).name}: {name} fails, see {log}")
 
 
 def synthesize(top, routes, flatten=True):
-    """Synthesises `top`; returns its netlist, {module: yosys's JSON}."""
-    name = f"{top}-{routes}" + ("" if flatten else "-modules")
+    """Synthesises `top` with `routes`, a pair as in ROUTES; returns its netlist, {module: yosys's JSON}."""
+    name = f"{top}-{'-'.join(map(str, routes))}" + ("" if flatten else "-modules")
     netlist = TARGET / f"{name}.json"
     sources = [RTL / "hero_pkg.sv", *sorted(p for p in RTL.glob("*.sv") if p.stem != "hero_pkg")]
-    parameters = f"-chparam ROUTES {routes}" if top == "hero_card" else ""
+    parameters = f"-chparam ROUTES {routes[0]} -chparam ROUTES6 {routes[1]}" if top == "hero_card" else ""
     script = (f"read_verilog -sv {' '.join(map(str, sources))}; hierarchy -check -top {top} {parameters}; "
               f"synth_ecp5 -top {top} {'' if flatten else '-noflatten'} -json {netlist}")
     tool("yosys", "-q", "-p", script, log=TARGET / f"{name}.yosys.log")
@@ -129,7 +131,7 @@ def fmax(placed, clock):
 
 
 def report(modules, mac, by_routes, placed, buses, placed_buses):
-    whole = by_routes[3]
+    whole = by_routes[PAPERS]
     text = "# Synthesis of a card\n\n"
     text += ("Lattice ECP5 (LFE5U-85F, speed grade 8, with 208 block memories), yosys and nextpnr as in `../requirements.txt`; written by `make hero-syn`. "
              "A *table* is a 4-input look-up table, those of carry chains and small memories included; an *element* is a table with the "
@@ -151,9 +153,9 @@ def report(modules, mac, by_routes, placed, buses, placed_buses):
     text += "## Clocks and the number of routes\n\n"
     wanted = ", ".join(f"{mhz} MHz for {clock}" for clock, mhz in CLOCKS.items())
     text += f"`hero_card` placed and routed, MACs included, with the constraints of `hero.lpf`; wanted are {wanted}.\n\n"
-    text += row("routes", *COLUMNS, *(f"{clock}, MHz" for clock in CLOCKS)) + row(*["---"] * 8)
+    text += row("routes", "of IPv6", *COLUMNS, *(f"{clock}, MHz" for clock in CLOCKS)) + row(*["---"] * 9)
     for routes, resources in by_routes.items():
-        text += row(routes, *(resources[c] for c in COLUMNS), *(f"{fmax(placed[routes], c):.1f}" for c in CLOCKS))
+        text += row(*routes, *(resources[c] for c in COLUMNS), *(f"{fmax(placed[routes], c):.1f}" for c in CLOCKS))
     text += "\n## The buses\n\nEach placed and routed alone, its ports without flip-flops of their own.\n\n"
     text += row("bus", *COLUMNS[:3], "sys_clk, MHz") + row(*["---"] * 5)
     for bus in BUSES:
@@ -177,24 +179,26 @@ def main():
     def placed_of(what, netlist):
         return None if options.no_place else step(f"place and route of {what}", place, netlist, options.seed)
 
-    modules = totals(step("synthesis by module", synthesize, "hero_card", 3, False), "hero_card")
+    modules = totals(step("synthesis by module", synthesize, "hero_card", PAPERS, False), "hero_card")
     mac = modules["hero_mac_rx"] + modules["hero_mac_tx"]
     by_routes, placed, buses, placed_buses = {}, {}, {}, {}
     for routes in ROUTES:
-        netlist = step(f"synthesis with {routes} routes", synthesize, "hero_card", routes)
+        what = f"{routes[0]} routes, {routes[1]} of IPv6"
+        netlist = step(f"synthesis with {what}", synthesize, "hero_card", routes)
         by_routes[routes] = totals(netlist, "hero_card")["hero_card"]
-        placed[routes] = placed_of(f"{routes} routes", netlist)
+        placed[routes] = placed_of(what, netlist)
     for bus in BUSES:
-        netlist = step(f"synthesis of {bus}", synthesize, bus, 0)
+        netlist = step(f"synthesis of {bus}", synthesize, bus, (0, 0))
         buses[bus] = totals(netlist, bus)[bus]
         placed_buses[bus] = placed_of(bus, netlist)
     if options.no_place:
         return
     (HERE / "REPORT.md").write_text(report(modules, mac, by_routes, placed, buses, placed_buses))
-    slow = [f"{c} with {r} routes" for r in ROUTES for c, mhz in CLOCKS.items() if fmax(placed[r], c) < mhz]
+    slow = [f"{c} with {r[0]} routes, {r[1]} of IPv6" for r in ROUTES for c, mhz in CLOCKS.items() if fmax(placed[r], c) < mhz]
     slow += [bus for bus in BUSES if fmax(placed_buses[bus], "sys_clk") < CLOCKS["sys_clk"]]
-    if by_routes[3]["elements"] - mac["elements"] >= PAPER["HERO"] or slow:
-        sys.exit(f"run.py: too slow: {slow}; {by_routes[3]['elements']} elements")
+    if by_routes[PAPERS]["elements"] - mac["elements"] >= PAPER["HERO"] or slow:
+        sys.exit(f"run.py: too slow: {slow}; {by_routes[PAPERS]['elements']} elements")
 
 
-main()
+if __name__ == "__main__":
+    main()

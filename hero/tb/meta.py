@@ -4,7 +4,7 @@ import re
 
 from run import HERO
 
-WIDTHS = {"LEN": 16, "TTL": 8, "TOS": 8, "PROTO": 8, "SRC": 32, "DST": 32, "DMAC": 48}
+WIDTHS = {"LEN": 16, "TTL": 8, "TOS": 8, "PROTO": 8, "SRC": 32, "DST": 32, "DMAC": 48, "DST6": 64}
 OFFSETS = {name: int(value) for name, value in
            re.findall(r"META_(\w+) = (\d+);", (HERO / "rtl" / "hero_pkg.sv").read_text()) if name != "W"}
 

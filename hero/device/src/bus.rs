@@ -102,6 +102,13 @@ impl Bus {
         &mut self.wires
     }
 
+    /// Tells the cards whether the other ends of their cables have links.
+    pub(crate) fn look_at_links(&mut self) {
+        for (card, wire) in self.wires.iter().enumerate() {
+            self.model.set_link(card, wire.has_link());
+        }
+    }
+
     /// Whether something is under way.
     pub(crate) fn is_busy(&self) -> bool {
         let is_fast = |one: &Function| one.command & CMD_FAST != 0;
@@ -213,7 +220,8 @@ impl Bus {
         }
         let value = self.model.read_register(card, register);
         if register == IRQ_MASKED {
-            self.functions[card].edges.clear(value);
+            let one = &mut self.functions[card];
+            one.vectors.send(one.edges.clear(value));
             self.tell(card);
         }
         value

@@ -34,9 +34,12 @@ impl Edges {
         GROUPS.map(|group| now & group != 0 && (seen & group == 0 || let_through & group != 0))
     }
 
-    /// The guest has read IRQ_MASKED, which cleared these events.
-    pub(crate) fn clear(&mut self, events: u32) {
+    /// The guest has read IRQ_MASKED, which returned and cleared these events. Returns which vectors send a message
+    /// all the same: an event that came during the read has not been told.
+    pub(crate) fn clear(&mut self, events: u32) -> [bool; VECTORS] {
+        let seen = self.seen;
         self.seen &= !events;
+        GROUPS.map(|group| events & group != 0 && seen & group == 0)
     }
 
     /// Whether an event is pending that a message has told; then the card's interrupt line tells no more.
@@ -120,6 +123,15 @@ mod tests {
 
     const NONE: [bool; VECTORS] = [false; VECTORS];
     const RX: [bool; VECTORS] = [true, false, false];
+
+    #[test]
+    fn an_event_that_comes_while_the_guest_reads_is_told() {
+        let mut edges = Edges::default();
+        let mask = IRQ_RXLO | IRQ_TX;
+        assert_eq!(edges.look(IRQ_RXLO, mask), RX);
+        assert_eq!(edges.clear(IRQ_RXLO | IRQ_TX), [false, true, false]);
+        assert_eq!(edges.look(0, mask), NONE);
+    }
 
     #[test]
     fn an_event_is_told_once() {

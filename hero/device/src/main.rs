@@ -34,6 +34,8 @@ use bus::Bus;
 use server::{Desk, Task};
 use wires::{Wire, WireOption};
 
+/// Time between looks at the links of the cables' other ends.
+const LINK_LOOKS: Duration = Duration::from_millis(100);
 /// Pause of an idle simulation, ns.
 const IDLE: i64 = 100_000_000;
 
@@ -126,7 +128,12 @@ fn remove(paths: &[PathBuf]) {
 
 /// Runs the cards until the process is to end.
 fn run(mut bus: Bus, tasks: &Receiver<Task>, bell: &Bell, ended: &AtomicBool, ratio: f64) {
+    let mut looked = None;
     while !ended.load(Ordering::SeqCst) {
+        if looked.is_none_or(|at: Instant| at.elapsed() >= LINK_LOOKS) {
+            bus.look_at_links();
+            looked = Some(Instant::now());
+        }
         match tasks.try_recv() {
             Ok(task) => task(&mut bus),
             Err(TryRecvError::Disconnected) => return,

@@ -159,6 +159,14 @@ impl Wire {
         }
     }
 
+    /// Whether the interface at the other end is up and has a carrier; other ends always do.
+    pub(crate) fn has_link(&self) -> bool {
+        match self {
+            Self::Interface(wire) => wire.has_link(),
+            Self::None | Self::Socket(_) | Self::Card(_) => true,
+        }
+    }
+
     /// Whether all frames for the card wake who polls [`Wire::wait`].
     pub(crate) fn wakes(&mut self) -> bool {
         !matches!(self, Self::Interface(_)) || self.wait().is_some()

@@ -25,6 +25,9 @@ pub const RSP_IN: u8 = 56;
 pub const FWD_CNT: u8 = 59;
 pub const FWD_HOST: u8 = 62;
 pub const DROP_CNT: u8 = 63;
+pub const ROUTE6_ADDRESS: u8 = 14;
+pub const ROUTE6_RULE: u8 = 18;
+pub const ROUTE6_MAC: u8 = 44;
 pub const CMD_RESET: u32 = 1;
 pub const CMD_RX: u32 = 2;
 pub const CMD_TX: u32 = 4;
@@ -39,6 +42,9 @@ pub const STATUS_RECEIVING: u32 = 8;
 pub const STATUS_BROKEN_SHIFT: u32 = 4;
 pub const STATUS_ROUTES_SHIFT: u32 = 8;
 pub const STATUS_VERSION_SHIFT: u32 = 16;
+pub const LEVELS_ROUTES6_SHIFT: u32 = 12;
+pub const ROUTE6_RULE_LENGTH_SHIFT: u32 = 0;
+pub const ROUTE6_RULE_DEST_SHIFT: u32 = 8;
 pub const IRQ_RXLO: u32 = 1;
 pub const IRQ_RXHI: u32 = 2;
 pub const IRQ_TX: u32 = 4;
@@ -49,6 +55,7 @@ pub const IRQ_BUS: u32 = 64;
 pub const IRQ_DROP: u32 = 128;
 pub const ID_VALUE: u32 = 0x4845_524F;
 pub const VERSION: u32 = 1;
+pub const ROUTE6_BANK: u32 = 24;
 
 /// A counter that DROP_CNT shows, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::registers::CARDS;
 
 /// HERO_ABI of the header that this file was written for.
-const ABI: u32 = 2;
+const ABI: u32 = 3;
 /// Longest frame hero_receive takes, octets.
 const LONGEST: usize = 9216;
 
@@ -58,6 +58,7 @@ struct Api {
     run_until_irq: unsafe extern "C" fn(Handle, u64, u32) -> u32,
     read: unsafe extern "C" fn(Handle, c_uint, c_uint) -> u32,
     write: unsafe extern "C" fn(Handle, c_uint, c_uint, u32),
+    set_link: unsafe extern "C" fn(Handle, c_uint, c_int),
     receive: unsafe extern "C" fn(Handle, c_uint, *const u8, usize, u64, c_uint) -> c_int,
     arriving: unsafe extern "C" fn(Handle, c_uint) -> usize,
     transmitted: unsafe extern "C" fn(Handle, c_uint, *mut u8, usize, *mut u64, *mut u64) -> c_long,
@@ -179,6 +180,7 @@ impl Model {
             run_until_irq: function!("hero_run_until_irq"),
             read: function!("hero_read"),
             write: function!("hero_write"),
+            set_link: function!("hero_set_link"),
             receive: function!("hero_receive"),
             arriving: function!("hero_arriving"),
             transmitted: function!("hero_transmitted"),
@@ -252,6 +254,12 @@ impl Model {
     pub fn write_register(&mut self, card: usize, register: u8, value: u32) {
         // SAFETY: a live model.
         unsafe { (self.api.write)(self.handle.as_ptr(), card as c_uint, register.into(), value) }
+    }
+
+    /// Whether a card sees a link from now on. All do at first; frames pass all the same.
+    pub fn set_link(&mut self, card: usize, up: bool) {
+        // SAFETY: a live model.
+        unsafe { (self.api.set_link)(self.handle.as_ptr(), card as c_uint, up.into()) }
     }
 
     /// Puts a frame (without FCS) on the line to a card; false if it is empty, too long, or too many

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, RegionError, SharedFrames};
+use bora_linux::interface::Carrier;
 use bora_linux::netns;
 use bora_port::{Queue, QueueStats, StatsReader, af_packet, tap};
 
@@ -65,6 +66,7 @@ pub struct Wire {
     /// Frames from Linux for the card, and from the card for Linux.
     to_card: Vec<Packet>,
     from_card: Vec<Packet>,
+    carrier: Option<Carrier>,
     /// Keeps the TAP interface alive.
     _tap: Option<tap::Device>,
 }
@@ -84,6 +86,7 @@ impl Wire {
 
     fn open_here(spec: &WireSpec) -> Result<Self, WireError> {
         let (region, frames) = Self::memory()?;
+        let carrier = Some(Carrier::new(&spec.interface)?);
         if spec.tap {
             let device = tap::Device::open(&spec.interface, 1)?;
             let fd = device.queues().next().ok_or(io::ErrorKind::NotFound);
@@ -93,12 +96,16 @@ impl Wire {
             )?);
             let wire = Self::over(queue, region, frames)?;
             return Ok(Self {
+                carrier,
                 _tap: Some(device),
                 ..wire
             });
         }
         let queue = af_packet::Queue::open(&spec.interface, 1, &region)?.swap_remove(0);
-        Ok(Self::over(Queue::AfPacket(queue), region, frames)?)
+        Ok(Self {
+            carrier,
+            ..Self::over(Queue::AfPacket(queue), region, frames)?
+        })
     }
 
     /// Makes buffers for a cable.
@@ -123,6 +130,7 @@ impl Wire {
             pool: Pool::new(frames, MAX_BATCH),
             to_card: Vec::with_capacity(MAX_BATCH),
             from_card: Vec::with_capacity(MAX_BATCH),
+            carrier: None,
             _tap: None,
         })
     }
@@ -175,6 +183,11 @@ impl Wire {
             self.queue.kick();
         }
         count
+    }
+
+    /// Whether the interface is up and has a carrier; without an interface, always.
+    pub fn has_link(&self) -> bool {
+        self.carrier.as_ref().is_none_or(Carrier::is_up)
     }
 
     /// Frames lost between Linux and the card.

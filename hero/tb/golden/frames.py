@@ -1,12 +1,13 @@
-"""Ethernet and IPv4 frames made by hand, as `bytes` without preamble and FCS unless said otherwise."""
+"""Ethernet, IPv4 and IPv6 frames made by hand, as `bytes` without preamble and FCS unless said otherwise."""
 
+import ipaddress
 import struct
 import zlib
 
 MIN_FRAME = 60  # octets without FCS (IEEE 802.3)
 MAX_FRAME = 1514
 MAX_VLAN_FRAME = 1518
-IPV4, ARP, VLAN = 0x0800, 0x0806, 0x8100
+IPV4, ARP, VLAN, IPV6 = 0x0800, 0x0806, 0x8100, 0x86DD
 PREAMBLE = b"\x55" * 7 + b"\xd5"
 
 
@@ -18,6 +19,11 @@ def mac(text):
 def ip(text):
     """'10.0.0.1' -> 32-bit number."""
     return int.from_bytes(bytes(int(part) for part in text.split(".")), "big")
+
+
+def ip6(text):
+    """'2001:db8::1' -> 128-bit number."""
+    return int(ipaddress.IPv6Address(text))
 
 
 def checksum(octets):
@@ -54,6 +60,13 @@ def ipv4(dst, src, payload=b"", ttl=64, tos=0, proto=17, options=b"", ident=0, e
     head = struct.pack(">BBHHHBBHII", version << 4 | words, tos, length, ident, 0, ttl, proto, 0, src, dst) + options
     value = (checksum(head) + error) & 0xFFFF
     return head[:10] + struct.pack(">H", value) + head[12:] + payload
+
+
+def ipv6(dst, src, payload=b"", hop_limit=64, traffic_class=0, next_header=17, flow=0, version=6, length=None):
+    """An IPv6 packet (RFC 8200). `dst`, `src`: numbers; `length` replaces the right payload length."""
+    first = version << 28 | traffic_class << 20 | flow
+    head = struct.pack(">IHBB", first, len(payload) if length is None else length, next_header, hop_limit)
+    return head + src.to_bytes(16, "big") + dst.to_bytes(16, "big") + payload
 
 
 def stamp(frame, serial):

@@ -4,6 +4,7 @@ without room, input that comes slowly, reset at any time. The golden model says 
 import random
 
 import cocotb
+import pytest
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from bench import clock, cycles, octets_of, reset, until, words_of
@@ -18,7 +19,7 @@ REASONS = {"bad_fcs": 0, "runt": 1, "giant": 2, "bad_checksum": 3, "foreign_mac"
            "host_full": 7, "disabled": 8}
 
 
-def meta_of(frame, bad_fcs=False, overflow=False):
+def meta_of(frame, bad_fcs=False, overflow=False, ip6=False):
     header = golden.parse(frame)
     limit = frames.MAX_VLAN_FRAME if frame[12:14] == b"\x81\x00" else frames.MAX_FRAME
     fields = {"LEN": 0 if overflow else len(frame), "BAD_FCS": bad_fcs, "RUNT": len(frame) < frames.MIN_FRAME,
@@ -27,6 +28,10 @@ def meta_of(frame, bad_fcs=False, overflow=False):
     if header:
         fields |= {"IP4": 1, "OPTIONS": header.options, "CSUM_OK": header.checksum_ok, "TTL": header.ttl, "TOS": header.tos,
                    "PROTO": header.proto, "SRC": header.src, "DST": header.dst}
+    header = golden.parse6(frame)
+    if header and ip6:
+        fields |= {"IP6": 1, "OPTIONS": header.options, "CSUM_OK": random.getrandbits(1), "TTL": header.ttl, "TOS": header.tos,
+                   "PROTO": header.proto, "SRC": header.dst & 0xFFFFFFFF, "DST": header.dst >> 32 & 0xFFFFFFFF, "DST6": header.dst >> 64}
     return pack(**fields)
 
 
@@ -40,6 +45,8 @@ class Bench:
         self.room = True
         self.answer = (3, 0, False)  # what the rules answer: destination, route, priority
         self.searches = []  # (key, route_ok)
+        self.searches6 = []  # upper half of the destination, None without IPv6
+        self.ip6 = int(dut.ROUTES6.value) > 0
         self.out = []  # (queue, len, octets)
         self.events = []  # ("fwd", dest, route) or ("drop", reason)
         for signal in (dut.rd_meta_valid, dut.rd_meta, dut.rd_valid, dut.rd_data, dut.rd_last, dut.match_done, dut.match_dest,
@@ -62,7 +69,7 @@ class Bench:
             await FallingEdge(dut.clk)
             entry = self.input[0] if self.input else None
             dut.rd_meta_valid.value = entry is not None
-            dut.rd_meta.value = entry[0] if entry else random.getrandbits(160)
+            dut.rd_meta.value = entry[0] if entry else random.getrandbits(len(dut.rd_meta))
             words = entry[1] if entry else None
             show = words is not None and at < len(words) and (show or random.random() >= self.gap)
             dut.rd_valid.value = show
@@ -89,6 +96,7 @@ class Bench:
             if not int(dut.match_start.value) or int(dut.rst.value):
                 continue
             self.searches.append((int(dut.match_key.value), bool(int(dut.match_route_ok.value))))
+            self.searches6.append(int(dut.match_dst6.value) if int(dut.match_ip6.value) else None)
             for _ in range(random.randint(1, 10)):
                 await FallingEdge(dut.clk)
             dest, route, high = self.answer if self.searches[-1][1] or self.answer[0] == 3 else (3, 0, self.answer[2])
@@ -119,7 +127,7 @@ class Bench:
 
     async def pass_frame(self, frame, bad_fcs=False, overflow=False):
         """One frame through: its single event, and what was enqueued or None."""
-        meta = meta_of(frame, bad_fcs, overflow)
+        meta = meta_of(frame, bad_fcs, overflow, self.ip6)
         no_words = bad_fcs or overflow or len(frame) < 60 or len(frame) > 1514 + 4 * (frame[12:14] == b"\x81\x00")
         self.input.append((meta, None if no_words else words_of(frame)))
         events, out = len(self.events), len(self.out)
@@ -205,6 +213,47 @@ async def fast_path_conditions(dut):
     assert b.searches[-1] == (golden.parse(frame).key, True)
 
 
+def ip6_frame(dst=OWN, size=60, src="2001:db8::1", to=None, **ip):
+    to = random.getrandbits(125) | 1 << 125 if to is None else frames.ip6(to)
+    return frames.ethernet(dst, random.randbytes(6), frames.IPV6, frames.ipv6(to, frames.ip6(src), random.randbytes(max(0, size - 54)), **ip))
+
+
+@cocotb.test()
+async def ip6(dut):
+    """IPv6 goes as IPv4 does; without routes for it, its frames are any other's."""
+    b = await Bench(dut).start()
+    b.answer = (1, 4, True)
+    if not b.ip6:
+        await goes_to_host(b, ip6_frame())
+        assert b.searches6[-1] is None and not b.searches[-1][1]
+        return
+    for hops in (2, 3, 255):
+        frame = ip6_frame(hop_limit=hops, traffic_class=0xB8, size=random.randint(60, 200))
+        event, out = await b.pass_frame(frame)
+        assert event == ("fwd", 1, 4) and out == (3, golden.edit6(frame, NEXT_HOP))
+        header = golden.parse6(frame)
+        key = (header.dst & (1 << 64) - 1) << 16 | header.tos << 8 | header.proto
+        assert b.searches[-1] == (key, True) and b.searches6[-1] == header.dst >> 64
+    for frame in (ip6_frame(hop_limit=1), ip6_frame(hop_limit=0), ip6_frame(b"\x33\x33\0\0\0\1"), ip6_frame(next_header=0), ip6_frame(src="fe80::1"),
+                  ip6_frame(src="::"), ip6_frame(src="ff02::1"), ip6_frame(to="fe80::1"), ip6_frame(to="ff02::1"), ip6_frame(to="::1")):
+        await goes_to_host(b, frame, high=True)
+        assert not b.searches[-1][1]
+    for frame in (ip6_frame(version=4), ip6_frame(length=7)):  # not IPv6: no class
+        await goes_to_host(b, frame)
+    await is_dropped(b, "foreign_mac", ip6_frame(frames.mac("02:00:00:00:00:02")))
+    dut.fast_enable.value = 0
+    await goes_to_host(b, ip6_frame(), high=True)
+    dut.fast_enable.value = 1
+    for n in range(60):
+        b.gap = (0.0, 0.5)[n % 2]
+        b.answer = (random.randrange(4), random.randrange(64), random.random() < 0.5)
+        make = random.choice((ip_frame, ip6_frame))
+        frame = make(size=random.randint(60, 300))
+        event, (queue, octets) = await b.pass_frame(frame)
+        change = golden.edit if make is ip_frame else golden.edit6
+        assert queue == 2 * b.answer[0] + b.answer[2] and octets == (frame if b.answer[0] == 3 else change(frame, NEXT_HOP))
+
+
 @cocotb.test()
 async def random_frames(dut):
     """Any length and contents, slow and fast input; edited as by a full recomputation of the checksum."""
@@ -282,5 +331,6 @@ async def reset_at_any_time(dut):
         assert octets == (frame if b.answer[0] == 3 else golden.edit(frame, NEXT_HOP))
 
 
-def test_extract(simulator):
-    run("hero_extract", ["hero_extract"], "test_hero_extract", simulator)
+@pytest.mark.parametrize("routes6", (0, 4))
+def test_extract(simulator, routes6):
+    run("hero_extract", ["hero_extract"], "test_hero_extract", simulator, {"ROUTES6": routes6})

@@ -17,8 +17,8 @@ FIELDS = {"dst": 48, "src": 16, "tos": 8, "proto": 0}
 
 class Bench:
     def __init__(self, dut):
-        self.dut, self.card = dut, Card(routes=int(dut.ROUTES.value))
-        for signal in (dut.start, dut.key, dut.route_ok, dut.cfg_wr, dut.cfg_reg, dut.cfg_data, dut.cfg_bank, dut.cfg_commit):
+        self.dut, self.card = dut, Card(routes=int(dut.ROUTES.value), routes6=int(dut.ROUTES6.value))
+        for signal in (dut.start, dut.key, dut.route_ok, dut.key_ip6, dut.key_dst6, dut.cfg_wr, dut.cfg_reg, dut.cfg_data, dut.cfg_bank, dut.cfg_commit):
             signal.value = 0
         clock(dut.clk)
 
@@ -65,12 +65,14 @@ class Bench:
                 return number % 3, number, self.card.next_hop[number], self.card.classes[number % 3].matches(key)
         return 3, None, None, self.card.classes[3].matches(key)
 
-    async def search(self, key, route_ok=True):
+    async def search(self, key, route_ok=True, dst6=None):
+        """`dst6`: the upper half of a destination of IPv6."""
         dut = self.dut
         dut.key.value, dut.route_ok.value, dut.start.value = key, route_ok, 1
+        dut.key_ip6.value, dut.key_dst6.value = dst6 is not None, dst6 or 0
         await FallingEdge(dut.clk)
         dut.start.value = 0
-        limit = -(-int(dut.ROUTES.value) // 3) + 6
+        limit = -(-self.card.routes // 3) + 6 if dst6 is None else self.card.routes6 + 7
         for _ in range(limit):
             await ReadOnly()
             if int(dut.done.value):
@@ -275,6 +277,6 @@ async def reset_in_a_search(dut):
         assert await b.search(random.getrandbits(80)) == (3, None, None, False)
 
 
-@pytest.mark.parametrize("routes", (3, 16, 64))
-def test_match(simulator, routes):
-    run("hero_match", ["hero_ram", "hero_match"], "test_hero_match", simulator, {"ROUTES": routes})
+@pytest.mark.parametrize(("routes", "routes6"), ((3, 0), (16, 0), (64, 0), (5, 4)))
+def test_match(simulator, routes, routes6):
+    run("hero_match", ["hero_ram", "hero_match6", "hero_match"], "test_hero_match", simulator, {"ROUTES": routes, "ROUTES6": routes6})

@@ -49,8 +49,8 @@ def beats(frame, bad=False):
     return [(octet, bad if i == last else random.getrandbits(1), i == last) for i, octet in enumerate(frame)]
 
 
-def check(mtu, frame, bad, octets, meta):
-    """Compares what came out for a frame with what the text of hero/README.md says."""
+def check(mtu, ip6, frame, bad, octets, meta):
+    """Compares what came out for a frame with what the text of hero/README.md says. `ip6`: whether the card has IPv6."""
     limit = mtu + (18 if frame[12:14] == b"\x81\x00" else 14)
     runt, giant = len(frame) < frames.MIN_FRAME, len(frame) > limit
     assert (meta["LEN"], meta["BAD_FCS"], meta["RUNT"], meta["GIANT"], meta["OVERFLOW"]) == (len(frame), bad, runt, giant, 0)
@@ -61,6 +61,11 @@ def check(mtu, frame, bad, octets, meta):
     assert meta["DMAC"] == int.from_bytes(frame[:6], "little") and meta["MCAST"] == frame[0] & 1
     header = card.parse(frame)
     assert meta["IP4"] == (header is not None), f"IP4 of {frame.hex()}"
+    header6 = card.parse6(frame) if ip6 else None
+    assert meta["IP6"] == (header6 is not None), f"IP6 of {frame.hex()}"
+    if header6:
+        got = *(meta[name] for name in ("OPTIONS", "TTL", "TOS", "PROTO")), meta["DST6"] << 64 | meta["DST"] << 32 | meta["SRC"]
+        assert got == (header6.options, header6.ttl, header6.tos, header6.proto, header6.dst), frame.hex()
     if header:
         want = (header.options, header.checksum_ok, header.ttl, header.tos, header.proto, header.src, header.dst)
         names = ("OPTIONS", "CSUM_OK", "TTL", "TOS", "PROTO", "SRC", "DST")
@@ -74,7 +79,7 @@ async def compare(dut, source, got, sent):
     await cycles(dut.clk, 10)
     assert len(got) == len(sent)
     for (frame, bad), (octets, meta) in zip(sent, got):
-        check(int(dut.MTU.value), frame, bad, octets, meta)
+        check(int(dut.MTU.value), int(dut.ROUTES6.value) > 0, frame, bad, octets, meta)
 
 
 def random_frame():
@@ -99,15 +104,58 @@ def random_frame():
     return random.randbytes(len(frame)) if wrong == "octets" else frame
 
 
+# Addresses that are never routed, and their neighbours
+ADDRESSES6 = ("::", "::1", "::2", "::ffff:127.0.0.1", "::ffff:ffff:ffff:ffff", "0:0:0:1::", "64:ff9b::1", "100::", "fe80::", "fe80::1",
+              "febf:ffff::", "fec0::", "fe7f:ffff::", "fd00::1", "feff::", "ff00::", "ff02::1", "ffff::", "2001:db8::1", "fe00::", "7f80::1")
+
+
+def some_address6():
+    return random.choice((random.getrandbits(128), frames.ip6(random.choice(ADDRESSES6))))
+
+
+def random_frame6():
+    """Near a right IPv6 frame: now and then one thing is wrong."""
+    wrong = random.choice(("", "", "", "version", "length", "type", "vlan", "octets"))
+    payload = random.randbytes(random.randint(0, 80))
+    length = None
+    if wrong == "length":  # around its border, the frame's size
+        size = max(60, 54 + len(payload)) - 54
+        length = random.choice((size - 1, size, size + 1, 0, 65535))
+    packet = frames.ipv6(some_address6(), some_address6(), payload, random.getrandbits(8), random.getrandbits(8),
+                         random.choice((0, 0, 1, 6, 17, 43, 44, 58, 60, random.getrandbits(8))), random.getrandbits(20),
+                         version=random.randrange(16) if wrong == "version" else 6, length=length)
+    frame = frames.ethernet(random.randbytes(6), random.randbytes(6), frames.IPV4 if wrong == "type" else frames.IPV6, packet)
+    if wrong == "vlan":
+        frame = frames.vlan(1, frame)
+    return frame[:14] + random.randbytes(len(frame) - 14) if wrong == "octets" else frame
+
+
+@cocotb.test()
+async def addresses_of_ip6(dut):
+    """Each special address, and each next to one, as source and as destination, after each other."""
+    source, got = await begin(dut)
+    good = frames.ip6("2001:db8::1")
+    sent = []
+    for text in ADDRESSES6:
+        for pair in ((frames.ip6(text), good), (good, frames.ip6(text))):
+            sent.append((frames.ethernet(b"\x02" * 6, b"\x04" * 6, frames.IPV6, frames.ipv6(*pair, bytes(20))), False))
+    for bit in range(128):  # one bit makes it a routed address, or not
+        for pair in ((1 << bit, good), (good, 1 << bit)):
+            sent.append((frames.ethernet(b"\x02" * 6, b"\x04" * 6, frames.IPV6, frames.ipv6(*pair)), False))
+    await compare(dut, source, got, sent)
+
+
 @cocotb.test()
 async def random_frames(dut):
     source, got = await begin(dut)
     for gap in (0.0, 0.3):
         source.gap = gap
-        sent = [(random_frame(), random.random() < 0.1) for _ in range(200)]
+        sent = [(random.choice((random_frame, random_frame6))(), random.random() < 0.1) for _ in range(300)]
         await compare(dut, source, got, sent)
         headers = [m for _, m in got if m["IP4"]]
         assert headers and any(m["OPTIONS"] for m in headers) and not all(m["CSUM_OK"] for m in headers)
+        if int(dut.ROUTES6.value):
+            assert {m["OPTIONS"] for _, m in got if m["IP6"]} == {0, 1}
         got.clear()
 
 
@@ -162,6 +210,6 @@ async def reset_at_any_time(dut):
         await compare(dut, source, got, [(random_frame(), False)])
 
 
-@pytest.mark.parametrize("mtu", (1500, *(pytest.param(mtu, marks=pytest.mark.slow) for mtu in (1006, 2022))))
-def test_rx_input(simulator, mtu):
-    run("hero_rx_input", ["hero_rx_input"], "test_hero_rx_input", simulator, {"MTU": mtu})
+@pytest.mark.parametrize(("mtu", "routes6"), ((1500, 0), (1500, 4), *(pytest.param(mtu, 0, marks=pytest.mark.slow) for mtu in (1006, 2022))))
+def test_rx_input(simulator, mtu, routes6):
+    run("hero_rx_input", ["hero_rx_ip6", "hero_rx_input"], "test_hero_rx_input", simulator, {"MTU": mtu, "ROUTES6": routes6})

@@ -2,7 +2,8 @@
 `default_nettype none
 
 module regs_bench #(
-    parameter ROUTES = 3
+    parameter ROUTES = 3,
+    parameter ROUTES6 = 0
 ) (
     input  wire         sys_clk,
     input  wire         sys_rst,
@@ -65,7 +66,7 @@ module regs_bench #(
     wire [5:0] clear_n;
     wire ready, reset;
     hero_reset resets (.*, .start(reset));
-    hero_regs #(.ROUTES(ROUTES)) regs (.*, .receiving(!rx_half_rst));
+    hero_regs #(.ROUTES(ROUTES), .ROUTES6(ROUTES6)) regs (.*, .receiving(!rx_half_rst));
 endmodule
 
 `default_nettype wire

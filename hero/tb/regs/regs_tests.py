@@ -76,9 +76,14 @@ class Bench:
             await RisingEdge(d.sys_clk)
 
 
+def levels(dut):
+    """What LEVELS has besides levels."""
+    return int(dut.ROUTES6.value) << reg.LEVELS_ROUTES6_SHIFT
+
+
 async def reset_values(b):
     for n in range(reg.COUNT):
-        expected = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(b.dut.ROUTES.value) << 8 | 9}
+        expected = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(b.dut.ROUTES.value) << 8 | 9, reg.LEVELS: levels(b.dut)}
         value = await b.read(n)
         assert value == expected.get(n, reg.reset_value(n)), f"{reg.NAMES[n]} {value:#x} after reset"
 
@@ -99,7 +104,7 @@ async def every_register_by_its_kind_of_access(dut):
     dut.req_in.value = 3 << 64 | 2 << 32 | 1
     dut.rsp_in.value = 6 << 64 | 5 << 32 | 4
     await b.cycles(5)
-    shown = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(dut.ROUTES.value) << 8 | 0x5F, reg.TX_LEN: 77, reg.LEVELS: 0x20400212,
+    shown = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(dut.ROUTES.value) << 8 | 0x5F, reg.TX_LEN: 77, reg.LEVELS: 0x20400212 | levels(dut),
              **{reg.REQ_IN + i: 1 + i for i in range(3)}, **{reg.RSP_IN + i: 4 + i for i in range(3)}}
     expected = {}
     for n in range(reg.COUNT):
@@ -246,8 +251,8 @@ async def every_counter(dut):
 @cocotb.test()
 async def frames_are_counted_by_route(dut):
     b = await Bench(dut).start()
-    routes = int(dut.ROUTES.value)
-    counts = [b.rng.randint(0, 5) for _ in range(routes)]
+    routes, routes6 = int(dut.ROUTES.value), int(dut.ROUTES6.value)
+    counts = [b.rng.randint(0, 5) for _ in range(routes + routes6)]
     for route, count in enumerate(counts):
         for _ in range(count):
             dut.fwd_route.value = route
@@ -260,7 +265,12 @@ async def frames_are_counted_by_route(dut):
         await b.write(reg.CMD, bank << reg.CMD_BANK_SHIFT)
         for d in range(3):
             route = 3 * bank + d
-            assert await b.read(reg.FWD_CNT + d) == (counts[route] if route < routes else 0)
+            if routes6 and bank >= reg.ROUTE6_BANK:
+                number = bank - reg.ROUTE6_BANK
+                expected = counts[routes + number] if d == 0 and number < routes6 else 0
+            else:
+                expected = counts[route] if route < routes else 0
+            assert await b.read(reg.FWD_CNT + d) == expected
         assert await b.read(reg.FWD_HOST) == 9
 
 

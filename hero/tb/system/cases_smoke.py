@@ -13,6 +13,8 @@ async def both_paths(dut):
             for to in bench.cards + [OUTSIDE]:
                 for size in (60, 61, 67, 68, 333, 1514):
                     bench.lines[card].send(traffic.routed(card, to, size))
+                    if bench.routes6:
+                        bench.lines[card].send(traffic.routed6(card, to, size))
             for size in (14, 59, 60, 65, 1518):
                 bench.drivers[card].send(traffic.from_host(size))
         await bench.quiet()

@@ -12,7 +12,7 @@ from ends import Line, Slave
 from golden import registers as reg
 from golden.card import Card, peer
 from golden.checker import Ledger
-from traffic import own_mac
+from traffic import network6, own_mac
 
 APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
 # Periods of the line's clocks, ps, by card: the two ends of a cable always differ. 125 ppm, a little more than Ethernet's
@@ -25,6 +25,15 @@ def next_hop(card):
     return bytes([2, 0, 0, 0, 0x55, card + 1])
 
 
+def route6(command, number, address, length, dest, hop):
+    """The writes of a route of IPv6, its bank chosen first: (register, value)."""
+    bank = reg.ROUTE6_BANK + number
+    return [(reg.CMD, command & ~(0x1F << reg.CMD_BANK_SHIFT) | bank << reg.CMD_BANK_SHIFT),
+            *((reg.ROUTE6_ADDRESS + word, address >> 96 - 32 * word & 0xFFFFFFFF) for word in range(4)),
+            (reg.ROUTE6_RULE, dest << reg.ROUTE6_RULE_DEST_SHIFT | length),
+            (reg.ROUTE6_MAC, int.from_bytes(hop[:4], "little")), (reg.ROUTE6_MAC + 1, int.from_bytes(hop[4:], "little"))]
+
+
 class Bench:
     """`async with Bench(dut) as bench`: reset before, all checks after. `sys_ns` (default HERO_SYS_NS,
     or 10): period of sys_clk; `cards`: with cards of their own (the others' places are Python's)."""
@@ -34,9 +43,10 @@ class Bench:
         self.sys_ns = sys_ns or float(os.environ.get("HERO_SYS_NS", "10"))
         self.cards = [k for k in range(4) if hasattr(dut, f"gmii{k}")]
         self.routes = int(os.environ["HERO_ROUTES"])
+        self.routes6 = int(os.environ.get("HERO_ROUTES6", "0"))
         self.shared_bus = os.environ["HERO_BUS"] == "0"
         self.timeout_ns = int(os.environ["HERO_TIMEOUT"]) * self.sys_ns
-        self.models = [Card(k, self.routes) for k in range(4)]
+        self.models = [Card(k, self.routes, self.routes6) for k in range(4)]
         self.configured = {}  # card: the model as `configure` left it
         self.variants = {}  # card: models of which any may hold, while rules change
         self.ledger = Ledger(self.models, int(os.environ["HERO_VOQ_WORDS"]), get_sim_time)
@@ -96,7 +106,7 @@ class Bench:
         if card in self.drivers:
             self.drivers[card].stop()
         self.lines[card].cut = True
-        self.variants[card] = [Card(card, self.routes), self.configured[card]]  # a frame may outlast it
+        self.variants[card] = [Card(card, self.routes, self.routes6), self.configured[card]]  # a frame may outlast it
         await self.access(card, reg.CMD, reg.CMD_RESET)
         while await self.read(card, reg.CMD) & reg.CMD_RESET:
             pass
@@ -110,13 +120,15 @@ class Bench:
         del self.variants[card]
 
     async def configure(self, card, command=reg.CMD_RX | reg.CMD_TX | reg.CMD_FAST):
-        """Address, peers, next hops, driver; 10.d.0.0/16 goes to card d by the card's first three routes."""
+        """Address, peers, next hops, driver; 10.d.0.0/16 and 2001:db8:d::/48 go to card d by the card's first three routes."""
         address = own_mac(card)
         await self.write(card, reg.MAC_LOW, int.from_bytes(address[:4], "little"))
         await self.write(card, reg.MAC_HIGH, int.from_bytes(address[4:], "little") | card << 16)
         for dest in range(3):
             await self.write(card, reg.PEER_BASE + dest, APERTURE + APERTURE_SIZE * peer(card, dest))
             await self.set_route(card, dest, peer(card, dest) << 16 | 10 << 24, 0xFFFF0000, next_hop(peer(card, dest)))
+            if dest < self.routes6:
+                await self.set_route6(card, dest, network6(peer(card, dest)), 48, dest, next_hop(peer(card, dest)))
         if card in self.drivers:
             await self.drivers[card].start()
         await self.write(card, reg.CMD, command | reg.CMD_COMMIT)
@@ -131,6 +143,11 @@ class Bench:
         await self.write(card, reg.ROUTE + 2 * dest + 1, mask)
         await self.write(card, reg.NEXTHOP_MAC + 2 * dest, int.from_bytes(hop[:4], "little"))
         await self.write(card, reg.NEXTHOP_MAC + 2 * dest + 1, int.from_bytes(hop[4:], "little"))
+
+    async def set_route6(self, card, number, address, length, dest, hop):
+        """Writes a route of IPv6, without commit."""
+        for register, value in route6(self.models[card].read(reg.CMD), number, address, length, dest, hop):
+            await self.write(card, register, value)
 
     async def set_class(self, card, dest, dst=(0, 0), src=(0, 0), tos=(0, 0), proto=(0, 0)):
         """Writes a class, pairs of (pattern, mask), without commit."""
@@ -178,7 +195,7 @@ class Bench:
         return self.ledger.sent(card, frame, *dict.fromkeys(model.verdict(frame, bad_fcs) for model in models))
 
     async def counters(self, card):
-        """(counters by name, frames enqueued by route and last to the host)."""
+        """(counters by name, frames enqueued by route, those of IPv6 after the others, and last to the host)."""
         counters = {}
         for number, name in enumerate(reg.COUNTERS):
             await self.write(card, reg.DROP_CNT, number)
@@ -190,6 +207,9 @@ class Bench:
             if route % 3 == 0:
                 await self.write(card, reg.CMD, command & ~0x1F00 | route // 3 << reg.CMD_BANK_SHIFT)
             forwarded.append(await self.read(card, reg.FWD_CNT + route % 3))
+        for route in range(self.routes6):
+            await self.write(card, reg.CMD, command & ~0x1F00 | reg.ROUTE6_BANK + route << reg.CMD_BANK_SHIFT)
+            forwarded.append(await self.read(card, reg.FWD_CNT))
         forwarded.append(await self.read(card, reg.FWD_HOST))
         await self.write(card, reg.CMD, command)
         return counters, forwarded

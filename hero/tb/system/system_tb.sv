@@ -5,6 +5,7 @@ module system_tb #(
     parameter BUS = 1,
     parameter SETUP = 8,
     parameter ROUTES = 3,
+    parameter ROUTES6 = 0,
     parameter VOQ_WORDS = 4096,
     parameter DST_WORDS = 8192,
     parameter TIMEOUT = 65536
@@ -62,7 +63,7 @@ module system_tb #(
     );
 
     hero_system #(
-        .BUS(BUS), .SETUP(SETUP), .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .TIMEOUT(TIMEOUT)
+        .BUS(BUS), .SETUP(SETUP), .ROUTES(ROUTES), .ROUTES6(ROUTES6), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .TIMEOUT(TIMEOUT)
     ) dut (
         .rx_clk({rx_clk3, rx_clk2, rx_clk1, rx_clk0}), .tx_clk({tx_clk3, tx_clk2, tx_clk1, tx_clk0}), .sys_clk(sys_clk), .sys_rst(sys_rst),
         .gmii_rxd(rxd), .gmii_rx_dv(rx_dv), .gmii_rx_er(rx_er),

@@ -36,6 +36,11 @@ def test_four_cards(bus):
 
 
 @pytest.mark.slow
+def test_ip6():
+    bench("system_tb", "xbar", "cases_smoke,cases_registers,cases_random,cases_routes6,cases_reset", ROUTES6=4)
+
+
+@pytest.mark.slow
 def test_three_cards_and_a_rogue():
     """All directed cases; the last one fails when a register, event or counter was never seen."""
     bench("rogue_tb", "xbar", f"cases_rogue,{DIRECTED},cases_coverage", **SMALL)
@@ -65,6 +70,13 @@ def test_seeds(bus, seed):
 def test_seeds_with_small_queues(seed):
     told = {"HERO_SEED": seed, "HERO_FRAMES": 400, "HERO_RESETS": 20, "HERO_SYS_NS": CLOCKS[seed % 4]}
     bench("system_tb", "xbar", "cases_random,cases_reset", environment=told, **QUEUES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", SEEDS)
+def test_seeds_of_ip6(seed):
+    told = {"HERO_SEED": seed, "HERO_FRAMES": 600, "HERO_RESETS": 20, "HERO_CHANGES": 40, "HERO_SYS_NS": CLOCKS[seed % 4]}
+    bench("system_tb", "xbar", "cases_random,cases_routes,cases_routes6,cases_reset", environment=told, ROUTES=16, ROUTES6=8)
 
 
 @pytest.mark.long
