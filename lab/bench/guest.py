@@ -34,7 +34,7 @@ class Bench:
     program: Path  # as built
     options: list  # besides --bora and --xdp-forward
     clock: int  # an instruction is 2^clock nanoseconds
-    seconds: int  # of this machine, at most
+    seconds: int  # most that it may take
 
 
 def xdp_tools():
