@@ -49,6 +49,7 @@ const CASES: [(&str, &[&str]); 7] = [
     ),
 ];
 
+const UNIT: &str = "instructions a packet";
 /// Length of frames: the shortest that have the tester's signature, of IPv4 and of IPv6.
 const OCTETS: [u16; 2] = [64, 84];
 
@@ -98,8 +99,9 @@ pub fn measure(bora: &Path, xdp_forward: &[&str], plan: Plan) -> anyhow::Result<
         }
         running.stop(&network)?;
     }
-    let mut rows = ways.rows("router alone", "instructions a packet", BASE);
-    rows.extend(programs.rows("program", "instructions a packet", "xdp-forward"));
+    let only = plan.only_express.then(|| Subject::Express.name());
+    let mut rows = ways.rows("router alone", UNIT, only.unwrap_or(BASE));
+    rows.extend(programs.rows("program", UNIT, only.unwrap_or("xdp-forward")));
     Ok(rows)
 }
 
