@@ -32,7 +32,7 @@ RESOURCES = {"TRELLIS_COMB": "tables (4 inputs)", "TRELLIS_FF": "flip-flops", "D
 def synthesize(netlist, sys_div):
     rtl = [HERO / "rtl" / "hero_pkg.sv", *sorted(p for p in (HERO / "rtl").glob("*.sv") if p.stem != "hero_pkg")]
     sources = " ".join(map(str, [*rtl, *sorted((HERE / "rtl").glob("*.sv"))]))
-    tool("yosys", "-q", "-p", f"read_verilog -sv {sources}; hierarchy -check -top hero_board -chparam SYS_DIV {sys_div}; "
+    tool("yosys", "-q", "-p", f"read_verilog -sv {sources}; chparam -set SYS_DIV {sys_div} hero_board; "
          f"synth_ecp5 -top hero_board -json {netlist}", log=TARGET / "yosys.log")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hero.guest.steps import bring_up, counters, interfaces, long_step, loss, main, ping, run, step, transfer
+from hero.guest.steps import bring_up, high, interfaces, long_step, loss, main, ping, run, step, transfer
 
 step(bring_up)
 
@@ -32,10 +32,7 @@ def pings():
 @step
 def priority():
     """Packets with a high precedence come through the other ring."""
-    name = interfaces()[0]
-    before = counters(name)["rx_high_packets"]
-    ping(0, "10.0.1.2", "-c 3 -Q 0xc0 -W 60")
-    more = counters(name)["rx_high_packets"] - before
+    more = high("0xc0", "10.0.1.2")
     assert more >= 3, more
     return f"{more} frames of high priority"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hero.guest.steps import (CARDS, Flood, ask, bring_up, counters, fast, inside, interfaces, main, offloaded, ping, run, step, until,
+from hero.guest.steps import (CARDS, Flood, ask, bring_up, counters, fast, high, inside, interfaces, main, offloaded, ping, run, step, until,
                               wait_for_link)
 
 WIDE, NARROW, OTHER = "10.2.0.0/16", "10.1.1.0/24", "10.3.0.0/28"  # more than there are places
@@ -124,14 +124,6 @@ def few_packets():
         assert f"host: {WIDE}" in said, said
     set_parameter("route_min_rate", 5)
     return said.replace("\n", ", ")
-
-
-def high(tos, target="10.0.0.1"):
-    """How many of three pings with a TOS come by the ring of high priority."""
-    name = interfaces()[0]
-    before = counters(name)["rx_high_packets"]
-    ping(0, target, f"-c 3 -i 0.3 -Q {tos} -W 60")
-    return counters(name)["rx_high_packets"] - before
 
 
 def flower(match, action="action skbedit priority 1", protocol="ip", flags="skip_sw"):

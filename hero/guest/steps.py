@@ -128,8 +128,8 @@ def ping(source, target, options="-c 3 -i 0.3 -W 60"):
 
 
 def offloaded(prefix):
-    """Whether Linux shows a route as offloaded."""
-    return "offload" in run(f"ip route show {prefix}")
+    """Whether Linux shows a route of IPv4 or IPv6 as offloaded."""
+    return "offload" in run(f"ip {'-6 ' if ':' in prefix else ''}route show {prefix}")
 
 
 def fast(source, target):
@@ -137,6 +137,42 @@ def fast(source, target):
     before = counters(interfaces()[source])["fast_path"]
     ping(source, target)
     return counters(interfaces()[source])["fast_path"] - before
+
+
+def goes_and_comes(change, back, prefix, target, reached=True):
+    """A change of Linux's takes a route off the fast path, and it comes back after that. `reached`: whether packets arrive meanwhile."""
+    run(change)
+    until(lambda: not offloaded(prefix), f"{prefix} is not offloaded: {change}")
+    if reached:
+        assert fast(0, target) == 0, change
+    run(back)
+    ping(0, target)
+    until(lambda: offloaded(prefix), f"{prefix} is offloaded again: {back}")
+    assert fast(0, target) == 3, back
+
+
+def neighbour_goes(address, prefix, target):
+    """A neighbour behind card 1 that moves, or goes, takes its route off."""
+    names = interfaces()
+    run(f"ip neigh replace {address} dev {names[1]} lladdr 02:00:00:00:00:99 nud permanent")
+    until(lambda: offloaded(prefix), "the route to the new address is offloaded")
+    before = counters(names[0])["fast_path"]
+    ask(inside(0, f"ping -q -c 2 -i 0.3 -W 1 {target}"), check=False)
+    assert counters(names[0])["fast_path"] - before == 2, "sent to the new address"
+    run(f"ip neigh del {address} dev {names[1]}")
+    until(lambda: not offloaded(prefix), "the route is off")
+    ping(0, target)
+    until(lambda: offloaded(prefix), "the route is back")
+    assert fast(0, target) == 3
+    return "off and on again"
+
+
+def high(tos, target="10.0.0.1"):
+    """How many of three pings with a TOS come by the ring of high priority."""
+    name = interfaces()[0]
+    before = counters(name)["rx_high_packets"]
+    ping(0, target, f"-c 3 -i 0.3 -Q {tos} -W 60")
+    return counters(name)["rx_high_packets"] - before
 
 
 class Flood:

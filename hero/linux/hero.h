@@ -162,6 +162,15 @@ struct hero_route {
 	u64 rated;		/* those among them that are in its rate */
 };
 
+/* A route of IPv6 on the fast path, to any peer. */
+struct hero_route6 {
+	struct in6_addr address;
+	u8 len;
+	u8 peer;
+	bool on;
+	u8 mac[ETH_ALEN];
+};
+
 /* Destinations of packets that have come to the host. */
 struct hero_sampler {
 	spinlock_t lock;	/* taken, dst */
@@ -227,7 +236,7 @@ struct hero {
 	struct hero_route route[HERO_MAX_ROUTES];
 	u64 slot_packets[HERO_MAX_ROUTES];	/* forwarded by a slot, whatever was in it */
 	u8 routes6;		/* slots for IPv6 */
-	bool route6_on[HERO_MAX_ROUTES6];
+	struct hero_route6 route6[HERO_MAX_ROUTES6];
 
 	struct hero_class class;	/* under cmd_lock */
 	struct list_head tc_rules;	/* under the RTNL, like `control` */

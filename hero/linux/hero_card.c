@@ -124,7 +124,7 @@ void hero_card_start(struct hero *hero)
 	spin_lock_bh(&hero->cmd_lock);
 	hero_card_write_classes(hero);
 	memset(hero->route, 0, sizeof(hero->route));
-	memset(hero->route6_on, 0, sizeof(hero->route6_on));
+	memset(hero->route6, 0, sizeof(hero->route6));
 	memset(hero->last, 0, sizeof(hero->last));
 	memset(hero->last_routes, 0, sizeof(hero->last_routes));
 	memset(hero->last_routes6, 0, sizeof(hero->last_routes6));
@@ -238,12 +238,18 @@ static void hero_card_write_route6(struct hero *hero, unsigned int slot,
 void hero_card_set_route6(struct hero *hero, unsigned int slot, const struct in6_addr *address,
 			  u8 len, unsigned int d, const u8 *mac)
 {
+	struct hero_route6 *route = &hero->route6[slot];
+
 	spin_lock_bh(&hero->cmd_lock);
 	if (test_bit(HERO_UP, &hero->flags)) {
 		hero_card_write_route6(hero, slot, address,
 				       FIELD_PREP(HERO_ROUTE6_RULE_LENGTH, len) |
 				       FIELD_PREP(HERO_ROUTE6_RULE_DEST, d), mac);
-		hero->route6_on[slot] = true;
+		route->address = *address;
+		route->len = len;
+		route->peer = d;
+		ether_addr_copy(route->mac, mac);
+		route->on = true;
 	}
 	spin_unlock_bh(&hero->cmd_lock);
 }
@@ -254,13 +260,13 @@ void hero_card_clear_route6(struct hero *hero, unsigned int slot)
 	static const u8 nobody[ETH_ALEN];
 
 	spin_lock_bh(&hero->cmd_lock);
-	if (hero->route6_on[slot] && test_bit(HERO_UP, &hero->flags)) {
+	if (hero->route6[slot].on && test_bit(HERO_UP, &hero->flags)) {
 		hero_card_write_route6(hero, slot, &in6addr_any,
 				       FIELD_PREP(HERO_ROUTE6_RULE_LENGTH, 128), nobody);
 		/* posted writes have arrived when a read comes back */
 		hero_read(hero, HERO_STATUS);
 	}
-	hero->route6_on[slot] = false;
+	hero->route6[slot].on = false;
 	spin_unlock_bh(&hero->cmd_lock);
 }
 

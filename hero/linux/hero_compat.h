@@ -73,14 +73,15 @@ static inline int hero_info_driver(struct devlink_info_req *req, const char *nam
 #endif
 
 /* Whether tc runs filters here; those of tc's own lists, not of BPF links. Since 6.14, and in later
- * releases of older kernels, it counts those that are not in a card alone.
+ * releases of older kernels, it counts those that are not in a card alone; the list at egress may be
+ * without the block that has the count.
  */
 static inline bool hero_has_classifiers(const struct mini_Qdisc *list)
 {
 	if (!list || !list->filter_list)
 		return false;
 #ifdef HERO_TC_COUNTS_SOFTWARE
-	return atomic_read(&list->block->useswcnt);
+	return !list->block || atomic_read(&list->block->useswcnt);
 #else
 	return true;
 #endif

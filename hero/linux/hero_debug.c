@@ -26,6 +26,19 @@ static void hero_debug_slots(struct seq_file *out, struct hero *hero)
 	}
 }
 
+static void hero_debug_slots6(struct seq_file *out, struct hero *hero)
+{
+	unsigned int slot;
+
+	for (slot = 0; slot < hero->routes6; slot++) {
+		const struct hero_route6 *route = &hero->route6[slot];
+
+		if (route->on)
+			seq_printf(out, "slot6 %u: %pI6c/%u to %s %pM\n", slot, &route->address,
+				   route->len, pci_name(hero->peers[route->peer]), route->mac);
+	}
+}
+
 static void hero_debug_rates(struct seq_file *out, const struct hero *hero)
 {
 	unsigned int slot, k;
@@ -54,6 +67,7 @@ static int hero_debug_routes_show(struct seq_file *out, void *unused)
 	spin_lock_bh(&hero_fib_lock);
 	spin_lock(&hero->cmd_lock);
 	hero_debug_slots(out, hero);
+	hero_debug_slots6(out, hero);
 	spin_unlock(&hero->cmd_lock);
 	hero_debug_rates(out, hero);
 	spin_unlock_bh(&hero_fib_lock);

@@ -74,6 +74,9 @@ void hero_rate_measure(struct hero *hero, bool on);
 
 /* hero_offload.c */
 bool hero_neighbour_is_good(struct neighbour *neighbour);
+bool hero_neighbour_mac(struct neigh_table *table, const void *address, struct net_device *dev,
+			u8 *mac);
+void hero_neighbour_keep(struct neigh_table *table, const void *address, struct net_device *dev);
 bool hero_offload_has(const struct hero *from, const struct hero_choice *choice);
 void hero_offload_look(struct work_struct *work);
 void hero_offload_clear_prefix(u32 dst, u8 len);

@@ -49,6 +49,34 @@ bool hero_neighbour_is_good(struct neighbour *neighbour)
 	return !neighbour->dead && READ_ONCE(neighbour->nud_state) & NUD_VALID;
 }
 
+/* Whether packets can go to a neighbour; then `mac` is its address on the link. */
+bool hero_neighbour_mac(struct neigh_table *table, const void *address, struct net_device *dev,
+			u8 *mac)
+{
+	struct neighbour *neighbour = neigh_lookup(table, address, dev);
+	u8 longest[MAX_ADDR_LEN];
+	bool good;
+
+	if (!neighbour)
+		return false;
+	good = hero_neighbour_is_good(neighbour);
+	neigh_ha_snapshot(longest, neighbour, dev);
+	ether_addr_copy(mac, longest);
+	neigh_release(neighbour);
+	return good && is_valid_ether_addr(mac);
+}
+
+/* Linux sees no packets to a neighbour of the fast path, so it is told that it is needed. */
+void hero_neighbour_keep(struct neigh_table *table, const void *address, struct net_device *dev)
+{
+	struct neighbour *neighbour = neigh_lookup(table, address, dev);
+
+	if (neighbour) {
+		neigh_event_send(neighbour, NULL);
+		neigh_release(neighbour);
+	}
+}
+
 /* It is gone, or is somewhere else. */
 void hero_offload_clear_neighbour(struct neighbour *neighbour)
 {
@@ -82,22 +110,15 @@ void hero_offload_clear_all(void)
 		hero_offload_clear(offload);
 }
 
-/* Linux sees no packets to these neighbours, so it is told that they are needed. */
 static void hero_offload_keep_neighbours(unsigned int count)
 {
 	unsigned int k;
 
 	for (k = 0; k < count; k++) {
 		const struct hero_choice *choice = &hero_choices[k];
-		struct neighbour *neighbour;
 
-		if (!choice->used)
-			continue;
-		neighbour = neigh_lookup(&arp_tbl, &choice->gateway, choice->to->dev);
-		if (neighbour) {
-			neigh_event_send(neighbour, NULL);
-			neigh_release(neighbour);
-		}
+		if (choice->used)
+			hero_neighbour_keep(&arp_tbl, &choice->gateway, choice->to->dev);
 	}
 }
 

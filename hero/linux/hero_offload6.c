@@ -132,9 +132,6 @@ static bool hero_offload6_may(struct hero_fib6_entry *entry, struct hero_choice6
 {
 	struct fib6_info *info = entry->info;
 	const struct fib_nh_common *hop = &info->fib6_nh[0].nh_common;
-	struct neighbour *neighbour;
-	u8 mac[MAX_ADDR_LEN];
-	bool good;
 
 	choice->info = info;
 	choice->to = netdev_priv(hop->nhc_dev);
@@ -147,14 +144,7 @@ static bool hero_offload6_may(struct hero_fib6_entry *entry, struct hero_choice6
 	    (info->fib6_pmtu && info->fib6_pmtu < HERO_MTU) || !hero_may_go_out6(choice->to) ||
 	    !hero_fib6_is_alone(entry))
 		return false;
-	neighbour = neigh_lookup(&nd_tbl, &choice->gateway, hop->nhc_dev);
-	if (!neighbour)
-		return false;
-	good = hero_neighbour_is_good(neighbour);
-	neigh_ha_snapshot(mac, neighbour, hop->nhc_dev);
-	ether_addr_copy(choice->mac, mac);
-	neigh_release(neighbour);
-	return good && is_valid_ether_addr(mac);
+	return hero_neighbour_mac(&nd_tbl, &choice->gateway, hop->nhc_dev, choice->mac);
 }
 
 /* The shortest prefixes first, because most packets meet them. */
@@ -225,7 +215,7 @@ static bool hero_offload6_set(struct hero *from, const struct hero_choice6 *choi
 	struct hero_offload6 *offload = kzalloc(sizeof(*offload), GFP_ATOMIC);
 	unsigned int slot = 0;
 
-	while (slot < from->routes6 && from->route6_on[slot])
+	while (slot < from->routes6 && from->route6[slot].on)
 		slot++;
 	if (!offload || slot == from->routes6) {
 		kfree(offload);
@@ -309,17 +299,12 @@ void hero_offload6_mark(void)
 	}
 	for (k = 0; k < hero_choices6_count; k++) {
 		const struct hero_choice6 *choice = &hero_choices6[k];
-		struct neighbour *neighbour;
 
 		if (!choice->used)
 			continue;
 		fib6_info_hw_flags_set(&init_net, choice->info, true, false, false);
 		hero_marked6[marked++] = choice->info;
-		neighbour = neigh_lookup(&nd_tbl, &choice->gateway, choice->to->dev);
-		if (neighbour) {
-			neigh_event_send(neighbour, NULL);
-			neigh_release(neighbour);
-		}
+		hero_neighbour_keep(&nd_tbl, &choice->gateway, choice->to->dev);
 	}
 	hero_choices6_count = 0;
 }

@@ -36,9 +36,6 @@ static bool hero_policy_allows(struct hero_fib_entry *entry, struct hero_choice 
 {
 	const struct fib_nh_common *hop = &entry->info->fib_nh[0].nh_common;
 	u32 mtu = entry->info->fib_mtu;
-	struct neighbour *neighbour;
-	u8 mac[MAX_ADDR_LEN];
-	bool good;
 
 	choice->entry = entry;
 	choice->to = netdev_priv(hop->nhc_dev);
@@ -48,14 +45,7 @@ static bool hero_policy_allows(struct hero_fib_entry *entry, struct hero_choice 
 	    hero_is_special(entry->dst, entry->len) || !hero_may_go_out(choice->to) ||
 	    !hero_fib_is_alone(entry))
 		return false;
-	neighbour = neigh_lookup(&arp_tbl, &choice->gateway, hop->nhc_dev);
-	if (!neighbour)
-		return false;
-	good = hero_neighbour_is_good(neighbour);
-	neigh_ha_snapshot(mac, neighbour, hop->nhc_dev);
-	ether_addr_copy(choice->mac, mac);
-	neigh_release(neighbour);
-	return good && is_valid_ether_addr(mac);
+	return hero_neighbour_mac(&arp_tbl, &choice->gateway, hop->nhc_dev, choice->mac);
 }
 
 /* Adds a route that has not been looked at in this gathering; returns the new number of choices. */

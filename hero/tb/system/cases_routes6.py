@@ -3,7 +3,7 @@
 import os
 
 import cocotb
-from cases_routes import PROTOCOLS, SEED, TOS, Plan, change
+from cases_routes import PROTOCOLS, SEED, TOS, Plan, change, try_rules
 from golden import registers as reg
 from golden.frames import IPV6, ethernet, ipv6, stamp
 from system_bench import Bench, own_mac, route6
@@ -53,17 +53,7 @@ class Plan6(Plan):
 @cocotb.test()
 async def any_rules(dut):
     """Overlapping prefixes and classes at random: the lowest matching route, the class of its destination."""
-    async with Bench(dut) as bench:
-        traffic = Traffic(SEED)
-        plans = [Plan6(bench, card, traffic) for card in bench.cards]
-        for _ in range(3):
-            for plan in plans:
-                for register, value in plan.rules():
-                    await bench.write(plan.card, register, value)
-            for plan in plans:
-                for _ in range(40):
-                    bench.lines[plan.card].send(plan.frame())
-            await bench.quiet()
+    await try_rules(dut, Plan6)
 
 
 @cocotb.test()

@@ -41,8 +41,9 @@ def worse(found, table):
 def main():
     """Measures in a guest; exit code 1 if express takes 1 % more than the table says."""
     parser = guest.parser(__doc__)
-    parser.add_argument("--check", action="store_true", help="express alone, as built for tests; and only if it takes no more than the table says")
-    parser.add_argument("--write", action="store_true", help="write the table anew; the commit says why it is another one")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="express alone, as built for tests; and only if it takes no more than the table says")
+    how.add_argument("--write", action="store_true", help="write the table anew; the commit says why it is another one")
     parser.set_defaults(kernel="6.12")
     arguments, options = parser.parse_known_args()
     kernel = guest.kernels.get(arguments.kernel)

@@ -18,10 +18,6 @@
 #define IP_DF 0x4000
 #define IP_FRAGMENT_OFFSET 0x1fff
 
-/*
- * A packet, as both tiers see it. v6 is a constant in every call of the functions below, so they
- * are compiled once for each IP version.
- */
 /* A NAPI poll of this CPU (poll.h). */
 struct poll {
 	__u64 queue; /* struct xdp_dev_bulk_queue of this CPU at an output of the poll; 0: none yet */
@@ -30,6 +26,10 @@ struct poll {
 	__be32 destination[4]; /* IPv4: the first */
 };
 
+/*
+ * A packet, as both tiers see it. v6 is a constant in every call of the functions below, so they
+ * are compiled once for each IP version.
+ */
 struct packet {
 	struct ethhdr *eth;
 	void *l3;
