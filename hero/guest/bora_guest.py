@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hero.guest.steps import CARDS, ROOT, SHARED, connect, counters, fast, interfaces, loss, main, offloaded, ping, run, step, transfer, until
+from hero.guest.steps import CARDS, ROOT, connect, counters, fast, interfaces, loss, main, offloaded, ping, run, step, transfer, until
 
 PREFIX = "10.1.1.0/24"
 READY_SECONDS = 900
@@ -46,14 +46,18 @@ class Bora:
     """Bora on all cards while the block runs."""
 
     def __init__(self, path):
-        self.path, self.log = path, SHARED / f"bora-{path}.log"
+        self.path, self.log = path, Path(f"/run/bora-{path}.log")
 
     def __enter__(self):
         ports = [part for name in interfaces() for part in ("--port", name)]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen([PROGRAM, "run", *ports, "--path", self.path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until(lambda: "ready after" in self.log.read_text() or self.process.poll() is not None, "Bora is ready", READY_SECONDS)
-        assert self.process.poll() is None, self.log.read_text()
+        try:
+            until(lambda: "ready after" in self.log.read_text() or self.process.poll() is not None, "Bora is ready", READY_SECONDS)
+            assert self.process.poll() is None, self.log.read_text()
+        except BaseException:
+            self.process.kill()
+            raise
         return self
 
     def __exit__(self, *_):

@@ -7,10 +7,11 @@ import re
 import time
 from pathlib import Path
 
-from hero.guest.steps import CARDS, SHARED, interfaces, run
+from hero.guest.steps import CARDS, interfaces, run
 
-CHANGES = 120
+CHANGES = 60
 SETTLE_SECONDS = 0.4  # after that routes are chosen anew
+BATCH = Path("/run/batch")
 SLOT = re.compile(r"^slot6? \d+: (\S+) to (\S+) ([0-9a-f:]{17})", re.MULTILINE)
 
 
@@ -52,21 +53,22 @@ def devices():
     return {Path(f"/sys/class/net/{name}/device").resolve().name: name for name in interfaces()}
 
 
-def slots(address):
+def slots(address, names):
     """What is in the slots of a card: prefix, interface where it leads, MAC address of the next hop."""
     text = Path(f"/sys/kernel/debug/hero/{address}/routes").read_text()
-    return [(ipaddress.ip_network(prefix), devices()[to], mac) for prefix, to, mac in SLOT.findall(text)]
+    return [(ipaddress.ip_network(prefix), names[to], mac) for prefix, to, mac in SLOT.findall(text)]
 
 
 def batch(ip, lines):
-    """What `ip -json` answers to lines; an error ends the step, because no slot may have what Linux does not forward."""
-    file, decoder, answers = SHARED / "batch", json.JSONDecoder(), []
-    file.write_text("".join(f"{line}\n" for line in lines))
-    text = run(f"{ip} -json -batch {file}").strip()
+    """What `ip -json` answers to each of these lines; an error ends the step, because no slot may have what Linux does not forward."""
+    decoder, answers = json.JSONDecoder(), []
+    BATCH.write_text("".join(f"{line}\n" for line in lines))
+    text = run(f"{ip} -json -batch {BATCH}").strip()
     while text:
         answer, end = decoder.raw_decode(text)
-        answers += answer
+        answers.append(answer)
         text = text[end:].strip()
+    assert len(answers) == len(lines), (lines, answers)
     return answers
 
 
@@ -79,23 +81,20 @@ def points(prefix, borders):
 
 def judge(family, borders):
     """Compares all slots of the family with Linux; returns how many addresses were compared, and the prefixes."""
-    compared, seen = 0, set()
-    neighbours = {(one["dst"], one["dev"]): one.get("lladdr") for one in batch(family.ip, ["neigh show"])}
-    for card, (pci, name) in enumerate(devices().items()):
-        there = [slot for slot in slots(pci) if slot[0].version == family.version]
-        asked = [(slot, family.make(point)) for slot in there for point in points(slot[0], borders)]
-        lines = [f"route get {point} from {family.host(card)} iif {name}" for _, point in asked]
-        lines += [f"{line} tos 0x10" for line in lines] if family.version == 4 else []
-        answers = batch(family.ip, lines)
-        assert len(answers) == len(lines), (lines, answers)
-        for (slot, point), answer in zip(asked * 2, answers):
-            prefix, to, mac = slot
-            gateway = answer.get("gateway", str(point))
-            found = answer.get("dev"), neighbours.get((gateway, answer.get("dev")))
-            assert found == (to, mac) and answer.get("type", "unicast") == "unicast", f"{name} sends {point} ({prefix}) to {to} {mac}, Linux: {answer}"
-        compared += len(answers)
-        seen |= {slot[0] for slot in there}
-    return compared, seen
+    names, asked, lines = devices(), [], []
+    for card, (pci, name) in enumerate(names.items()):
+        for slot in slots(pci, names):
+            for point in points(slot[0], borders) if slot[0].version == family.version else []:
+                line = f"route get {family.make(point)} from {family.host(card)} iif {name}"
+                more = [f"{line} tos 0x10"] if family.version == 4 else []
+                lines += [line, *more]
+                asked += [slot] * (1 + len(more))
+    shown, *answers = batch(family.ip, ["neigh show", *lines])
+    neighbours = {(one["dst"], one["dev"]): one.get("lladdr") for one in shown}
+    for line, (prefix, *card), (answer,) in zip(lines, asked, answers):
+        there = answer.get("dev"), neighbours.get((answer.get("gateway"), answer.get("dev")))
+        assert list(there) == card and answer.get("type", "unicast") == "unicast", f"{line}: the card sends {prefix} to {card}, Linux: {answer}"
+    return len(answers), {slot[0] for slot in asked}
 
 
 def random_routes(version):

@@ -94,8 +94,13 @@ class Suspend:
     def test(self, level, what):
         """One test of the kernel's; then all cards must work."""
         began = time.monotonic()
-        write("/sys/power/pm_test", level)
-        write("/sys/power/state", "mem")
+        try:
+            write("/sys/power/pm_test", level)
+            write("/sys/power/state", "mem")
+        except OSError as error:
+            self.good = False
+            self.say(f"{level}, {what}: {error}")
+            return
         set_up(self.names, True)
         silent = [f"10.0.{card}.2" for card in range(CARDS) if not self.echo.answers(f"10.0.{card}.2")]
         bad = self.bad_lines()
@@ -109,7 +114,7 @@ def main():
     ping(0, "10.0.1.2")
     suspend = Suspend(interfaces())
     start(inside(0, "timeout 900 ping -q -i 0.05 10.0.1.2"))
-    run("dmesg -n 1")
+    run("dmesg -n 1; pkill -9 udevd")  # it reads files when it hears of devices, and a program that waits for a file cannot be frozen
     assert LIBC.mlockall(MCL_CURRENT | MCL_FUTURE) == 0, os.strerror(ctypes.get_errno())
     suspend.test("freezer", "interfaces up")
     set_up(suspend.names, False)
