@@ -181,8 +181,9 @@ def refusals():
         refused(command, reason)
     run(flower("ip_tos 0x80/0xc0", "hw_tc 1"))
     refused(flower("ip_tos 0x40/0xc0"), "another filter has it")
-    run(flower("ip_tos 0xb8/0xfc"))  # inside of the first one
-    assert (high("0xb8"), high("0x80"), high("0xc0")) == (3, 3, 3)
+    refused(flower("ip_tos 0xb8/0xfc"), "precedence 6 and 7")  # inside of the first one, which may go before it
+    run(flower("ip_tos 0xe0/0xe0"))  # inside of both
+    assert (high("0xe0"), high("0x80"), high("0xc0")) == (3, 3, 3)
     no_filters()
     return "all of them"
 
