@@ -146,21 +146,24 @@ bool hero_card_is_set_up(const struct hero *hero)
 	return hero_read(hero, HERO_CPL_BASE) == lower_32_bits(hero->completions_dma);
 }
 
-static void hero_count(u64 *sum, u32 *last, u32 now)
+/* A card may be gone at any read; then nothing is added. Returns what was. */
+static u32 hero_count(u64 *sum, u32 *last, u32 now)
 {
-	*sum += now - *last;
+	u32 more = now - *last;
+
+	if (hero_is_gone(now))
+		return 0;
+	*sum += more;
 	*last = now;
+	return more;
 }
 
 /* Adds what a slot has forwarded since the last time. CMD has its bank. */
 static void hero_count_slot(struct hero *hero, unsigned int slot)
 {
-	u32 now = hero_read(hero, HERO_FWD_CNT + slot % HERO_PEERS);
-	u32 more = now - hero->last_routes[slot];
+	u32 more = hero_count(&hero->slot_packets[slot], &hero->last_routes[slot],
+			      hero_read(hero, HERO_FWD_CNT + slot % HERO_PEERS));
 
-	if (hero_is_gone(now))
-		return;
-	hero_count(&hero->slot_packets[slot], &hero->last_routes[slot], now);
 	hero->fast += more;
 	hero->route[slot].packets += more;
 }
@@ -283,13 +286,9 @@ void hero_card_read_routes(struct hero *hero)
 		spin_unlock_bh(&hero->cmd_lock);
 	}
 	for (k = 0; k < hero->routes6; k++) {
-		u32 now;
-
 		spin_lock_bh(&hero->cmd_lock);
 		hero_write(hero, HERO_CMD, hero_bank6(hero, k));
-		now = hero_read(hero, HERO_FWD_CNT);
-		if (!hero_is_gone(now))
-			hero_count(&hero->fast, &hero->last_routes6[k], now);
+		hero_count(&hero->fast, &hero->last_routes6[k], hero_read(hero, HERO_FWD_CNT));
 		spin_unlock_bh(&hero->cmd_lock);
 	}
 }
