@@ -131,5 +131,5 @@ def random_routes(version):
         for back in undo:
             run(back, check=False)
         set_policy("rate")
-    assert compared > CHANGES and len(seen) > 10, (compared, seen)
+    assert compared > CHANGES and len(seen) > 5, (compared, seen)
     return f"{compared} answers of Linux are as those of the cards, for {len(seen)} prefixes; seed {seed}"

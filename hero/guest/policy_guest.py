@@ -151,7 +151,7 @@ def filters():
     assert offloaded(prefix) and fast(0, INSIDE[prefix]) == 3, "a filter in the card alone is none of Linux's"
     refused(f"ethtool -K {name} hw-tc-offload off", "")
     run(f"tc filter add dev {name} ingress pref 20 matchall action ok")
-    until(lambda: not offloaded(prefix), "a filter of Linux's takes the route off")
+    until(lambda: not on_the_card(), "a filter of Linux's takes the route off this card")
     run(f"tc filter del dev {name} ingress pref 20")
     ping(0, "10.0.1.2")
     until(lambda: on_the_card(), "a route is on the card again")
