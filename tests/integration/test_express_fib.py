@@ -2,6 +2,7 @@
 
 import ipaddress
 import random
+import time
 
 import pytest
 
@@ -127,9 +128,10 @@ def test_a_table_that_does_not_fit(express, tables, say):
 def test_without_memory(express):
     """With no memory express asks Linux for each packet."""
     net = express(0)
-    for number in range(5):
-        assert net.probe(), number
-    assert asked(net) >= 5
+    deadline = time.monotonic() + SYNC_SECONDS
+    while asked(net) < 5:  # without a lease, as on a busy machine, Linux forwards
+        assert net.probe()
+        assert time.monotonic() < deadline, "express asks nothing"
     assert ways(net) == ["asks Linux's FIB for each packet (fib.express_memory)"]
 
 

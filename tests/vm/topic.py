@@ -1,6 +1,6 @@
 """Bonds, bridges, firewalls and their flows, what passes them, PPPoE, tunnels, VRFs or WireGuard in a guest: Linux alone, with the same devices, rules and routes, is the oracle. And the tester.
 
-    python3 tests/vm/topic.py [bond] [bridge] [firewall] [flow] [intruder] [pppoe] [tester] [tunnel] [vrf] [wireguard] [--kernel newest] [--short]
+    python3 tests/vm/topic.py [bond] [bridge] [firewall] [flow] [intruder] [poll] [pppoe] [tester] [tunnel] [vrf] [wireguard] [--kernel newest] [--short]
 
 One guest is started for all topics that are named; without a name, for all.
 """
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib.bora import binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 
-TOPICS = ("bond", "bridge", "firewall", "flow", "intruder", "pppoe", "tester", "tunnel", "vrf", "wireguard")
+TOPICS = ("bond", "bridge", "firewall", "flow", "intruder", "poll", "pppoe", "tester", "tunnel", "vrf", "wireguard")
 GUEST = Path(__file__).with_name("topics_guest.py")
 SECONDS = 900  # for each topic; an idle machine needs a fifth
 
