@@ -33,17 +33,17 @@ module hero_pcie_flr (
     assign core_tx_valid = tx_valid & (open | {3{!stop}});
     assign tx_ready = core_tx_ready & (open | {3{!stop}});
 
-    reg [1:0] within, drop;  // the core is in a TLP; its rest is thrown away
+    reg [1:0] in_tlp, drop;  // the core is in a TLP; its rest is thrown away
     wire [1:0] dropping = drop | {2{stop}};
     assign rx_valid = core_rx_valid & ~dropping;
     assign core_rx_ready = rx_ready | dropping;
     wire [1:0] taken = core_rx_valid & core_rx_ready;
-    wire [1:0] within_next = taken & ~core_rx_eop | ~taken & within;
+    wire [1:0] in_tlp_next = taken & ~core_rx_eop | ~taken & in_tlp;
 
     always @(posedge sys_clk) begin
         open <= (open | core_tx_valid) & ~(core_tx_valid & core_tx_ready & tx_eop);
-        within <= within_next;
-        drop <= {2{stop}} | drop & within_next;
+        in_tlp <= in_tlp_next;
+        drop <= {2{stop}} | drop & in_tlp_next;
         count <= state == RESET ? count + 8'd1 : 8'd0;
         case (state)
             RUN: if (flr) state <= STOP;
@@ -54,7 +54,7 @@ module hero_pcie_flr (
         if (sys_rst) begin
             state <= RUN;
             open <= 3'd0;
-            within <= 2'd0;
+            in_tlp <= 2'd0;
             drop <= 2'd0;
         end
     end
