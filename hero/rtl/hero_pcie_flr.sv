@@ -3,7 +3,9 @@
 // is thrown away, up to the end of a TLP.
 `default_nettype none
 
-module hero_pcie_flr (
+module hero_pcie_flr #(
+    parameter CYCLES = 256  // from the reset until the card is ready; fewer in proofs only
+) (
     input  wire       sys_clk,
     input  wire       sys_rst,
     input  wire       flr,            // the core wants it, until it sees `done`
@@ -24,10 +26,11 @@ module hero_pcie_flr (
 );
     localparam RUN = 2'd0, STOP = 2'd1, RESET = 2'd2, DONE = 2'd3;
     reg [1:0] state;
-    reg [7:0] count;  // of RESET: some cycles of reset, then as many as the card takes until it is ready
+    localparam [7:0] LAST = CYCLES[7:0] - 8'd1;
+    reg [7:0] count;  // of RESET
     wire stop = state != RUN;
     assign done = state == DONE;
-    assign card_rst = sys_rst || state == RESET && count < 8'd8;
+    assign card_rst = sys_rst || state == RESET && count < 8'd4;
 
     reg [2:0] open;  // a TLP has been offered to the core and is not over
     assign core_tx_valid = tx_valid & (open | {3{!stop}});
@@ -48,7 +51,7 @@ module hero_pcie_flr (
         case (state)
             RUN: if (flr) state <= STOP;
             STOP: if (open == 3'd0) state <= RESET;
-            RESET: if (&count) state <= DONE;
+            RESET: if (count == LAST) state <= DONE;
             default: if (!flr) state <= RUN;
         endcase
         if (sys_rst) begin
@@ -58,6 +61,64 @@ module hero_pcie_flr (
             drop <= 2'd0;
         end
     end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= !sys_rst;
+    initial assume (sys_rst);
+    wire check = past && !sys_rst;
+
+    // Assumptions: the card holds what it offers, but for its reset, and the core always; within a TLP too.
+    reg [2:0] tx_held = 0;  // offered to the core, which was not ready
+    reg [1:0] rx_held = 0;
+    always @(posedge sys_clk) begin
+        tx_held <= sys_rst ? 3'd0 : core_tx_valid & ~core_tx_ready;
+        rx_held <= sys_rst ? 2'd0 : core_rx_valid & ~core_rx_ready;
+        if (check) begin
+            assume ((rx_held & ~core_rx_valid) == 2'd0);
+            assume (card_rst || ($past(tx_valid & ~tx_ready) & ~tx_valid) == 3'd0 || $past(card_rst));
+            assume (($past(core_rx_eop) ^ core_rx_eop & rx_held) == 2'd0 || rx_held == 2'd0);
+        end
+    end
+
+    // Seen from outside: whether a stream is within a TLP, at the core and at the card
+    reg [2:0] tx_within = 0;
+    reg [1:0] rx_within = 0, card_within = 0;
+    reg was_reset = 0;  // since the wish
+    always @(posedge sys_clk) begin
+        tx_within <= sys_rst ? 3'd0 : tx_within & ~(core_tx_valid & core_tx_ready) | core_tx_valid & core_tx_ready & ~tx_eop;
+        rx_within <= sys_rst ? 2'd0 : rx_within & ~taken | taken & ~core_rx_eop;
+        card_within <= card_rst ? 2'd0 : card_within & ~(rx_valid & rx_ready) | rx_valid & rx_ready & ~core_rx_eop;
+        was_reset <= !sys_rst && (card_rst || was_reset && state != RUN);
+        if (check) begin
+            p9_to_core: assert ((tx_held & ~core_tx_valid) == 3'd0);
+            whole_to_core: assert (!card_rst || tx_within == 3'd0);
+            whole_to_card: assert ((rx_valid & (rx_within ^ card_within)) == 2'd0);
+            done_after_reset: assert (!done || was_reset);
+        end
+    end
+
+    // What the invariants need
+    always @(posedge sys_clk)
+        if (check) begin
+            open_within: assert ((tx_within & ~open) == 3'd0 && (tx_held & ~open) == 3'd0);
+            in_tlp_within: assert (in_tlp == rx_within);
+            dropped_or_equal: assert (((rx_within ^ card_within) & ~dropping) == 2'd0);
+            reset_closed: assert (state != RESET && state != DONE || open == 3'd0);
+            reset_first: assert (state != RESET || count == 8'd0 || was_reset);
+            reset_emptied: assert ((state != RESET || count == 8'd0) && (state != DONE) && (state != RUN || drop == 2'd0)
+                                   || (card_within & ({2{stop}} | drop)) == 2'd0);
+        end
+
+    reg cut = 0;  // the wish came within a TLP of the core
+    always @(posedge sys_clk) begin
+        cut <= !sys_rst && (cut || flr && state == RUN && rx_within != 2'd0);
+        if (check) begin
+            c_waits_for_end: cover (state == STOP && $past(state == STOP, 2) && open != 3'd0);
+            c_in_reset: cover (state == RESET && card_rst && cut && rx_within != 2'd0);
+        end
+    end
+`endif
 endmodule
 
 `default_nettype wire
