@@ -314,7 +314,7 @@ def function_level_reset(b):
             b.lines[0].send(frame_to(0, 300, k))
         for k in range(3):
             b.transmit(rings, frame_to(1, 700, k))
-        b.machine.run(random.randrange(1000, 6000))
+        b.machine.run(random.randrange(1000, 4000))
         b.lines[0].cut = True  # a frame that is on its way out
         reset_card(b, trial + 1)
         b.lines[0].cut = False
@@ -352,7 +352,18 @@ def reset_card(b, resets):
             await device.config_write_dword(0x10 + 4 * n, address)
         await b.machine.enable(device)
 
+    # The core takes no more writes until the card is within one, which it must finish.
+    before, core.wr.stall = core.wr.stall, 1
+    for _ in range(120):  # after a reset of hero_pcie its tags rest first
+        if int(b.slots[0].tx_wr_req_valid.value):
+            break
+        b.machine.run(100)
+    else:
+        raise AssertionError("no write is under way")
     initiate()
+    b.machine.run(200)
+    assert not int(b.slots[0].flr_done.value)
+    core.wr.stall = before
     while core.resets < resets:
         b.machine.run(500)
     b.machine.messages.clear()
