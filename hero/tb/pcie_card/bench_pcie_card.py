@@ -309,7 +309,7 @@ def function_level_reset(b):
     for trial in range(3):
         b.machine.cores[0].busy(random.choice((0, 0.3)))
         rings = b.up()
-        b.cards[0].write(reg.MAC_LOW, 0x12345678)
+        b.cards[0].write(reg.PEER_BASE, 0x12345678)
         for k in range(6):
             b.lines[0].send(frame_to(0, 300, k))
         for k in range(3):
@@ -318,7 +318,7 @@ def function_level_reset(b):
         b.lines[0].cut = True  # a frame that is on its way out
         reset_card(b, trial + 1)
         b.lines[0].cut = False
-        assert b.cards[0].read(reg.MAC_LOW) == 0 and b.cards[0].read(reg.IRQ_MASK) == 0
+        assert b.cards[0].read(reg.PEER_BASE) == 0 and b.cards[0].read(reg.IRQ_MASK) == 0
         while not b.cards[0].read(reg.STATUS) & reg.STATUS_READY:
             pass
         b.told()
