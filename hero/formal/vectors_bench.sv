@@ -66,7 +66,7 @@ module vectors_bench (
     // No event is lost: when nothing has been sent since a cause, and events are let through and not read, then within some
     // cycles in which this vector could be sent it is. Another vector with a message due goes first.
     reg told = 0;
-    reg [1:0] age = 0;  // of what is owed: the message waits at the table soon
+    reg [1:0] age = 0;  // cycles for which it has been owed; the message waits at the table soon
     reg [2:0] waits = 0;
     wire can = bus_master && !function_mask && !masks[v] && (all_sent == 3'd0 || sent) && !tlp_valid;
     wire owed = now != 8'd0 && !read && !cause && !told;

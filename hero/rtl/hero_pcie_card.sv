@@ -10,8 +10,8 @@ module hero_pcie_card #(
     parameter SLOW_TX_WORDS = 2048,
     parameter CDC_WORDS = 256,
     parameter MTU = 1500,
-    parameter TIMEOUT = 65536,      // of the fast path
-    parameter CPL_TIMEOUT = 65536,  // of PCIe's completions
+    parameter TIMEOUT = 65536,      // the fast path's, in cycles
+    parameter CPL_TIMEOUT = 65536,  // PCIe's completions'
     parameter TAG_W = 4
 ) (
     input  wire         rx_clk,             // with gmii_rx*, from the PHY; it may stand still

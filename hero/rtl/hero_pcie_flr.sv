@@ -10,7 +10,7 @@ module hero_pcie_flr #(
     input  wire       sys_rst,
     input  wire       flr,            // the core wants it, until it sees `done`
     output wire       done,
-    output wire       card_rst,       // of the card and of hero_pcie
+    output wire       card_rst,       // resets the card and hero_pcie
     // To the core: completions, writes, reads
     input  wire [2:0] tx_valid,
     output wire [2:0] tx_ready,
@@ -27,7 +27,7 @@ module hero_pcie_flr #(
     localparam RUN = 2'd0, STOP = 2'd1, RESET = 2'd2, DONE = 2'd3;
     reg [1:0] state;
     localparam [7:0] LAST = CYCLES[7:0] - 8'd1;
-    reg [7:0] count;  // of RESET
+    reg [7:0] count;  // cycles in RESET
     wire stop = state != RUN;
     assign done = state == DONE;
     assign card_rst = sys_rst || state == RESET && count < 8'd4;

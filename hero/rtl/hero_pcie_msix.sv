@@ -17,7 +17,7 @@ module hero_pcie_msix (
     input  wire [  9:0] rd_dw,
     output reg  [ 31:0] rd_data,
 `ifdef FORMAL
-    output wire [  2:0] f_sent,         // of each vector: a message leaves the table, its mask, its pending bit
+    output wire [  2:0] f_sent,         // by vector: a message leaves the table, mask, pending bit
     output wire [  2:0] f_mask,
     output wire [  2:0] f_pending,
 `endif
