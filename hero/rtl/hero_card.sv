@@ -41,6 +41,7 @@ module hero_card #(
     output wire        s_axil_rvalid,
     input  wire        s_axil_rready,
     output wire        irq,
+    output wire [ 2:0] vectors,
     // Aperture for the other cards: AXI4, write only, whole words in increasing order
     input  wire [ 3:0] s_axi_awid,
     input  wire [31:0] s_axi_awaddr,
@@ -121,7 +122,7 @@ module hero_card #(
         .s_axil_wready(s_axil_wready), .s_axil_bresp(s_axil_bresp), .s_axil_bvalid(s_axil_bvalid),
         .s_axil_bready(s_axil_bready), .s_axil_araddr(s_axil_araddr), .s_axil_arvalid(s_axil_arvalid),
         .s_axil_arready(s_axil_arready), .s_axil_rdata(s_axil_rdata), .s_axil_rresp(s_axil_rresp),
-        .s_axil_rvalid(s_axil_rvalid), .s_axil_rready(s_axil_rready), .irq(irq), .s_axi_awid(s_axi_awid),
+        .s_axil_rvalid(s_axil_rvalid), .s_axil_rready(s_axil_rready), .irq(irq), .vectors(vectors), .s_axi_awid(s_axi_awid),
         .s_axi_awaddr(s_axi_awaddr), .s_axi_awlen(s_axi_awlen), .s_axi_awvalid(s_axi_awvalid),
         .s_axi_awready(s_axi_awready), .s_axi_wdata(s_axi_wdata), .s_axi_wlast(s_axi_wlast),
         .s_axi_wvalid(s_axi_wvalid), .s_axi_wready(s_axi_wready), .s_axi_bid(s_axi_bid), .s_axi_bresp(s_axi_bresp),

@@ -48,6 +48,7 @@ module hero_nic #(
     output wire        s_axil_rvalid,
     input  wire        s_axil_rready,
     output wire        irq,
+    output wire [ 2:0] vectors,  // the same by vector, for MSI-X: a message at each rise
     // Aperture for the other cards: AXI4, write only, whole words in increasing order
     input  wire [ 3:0] s_axi_awid,
     input  wire [31:0] s_axi_awaddr,
@@ -131,6 +132,8 @@ module hero_nic #(
     wire [7:0] interrupts;
     wire [hero_pkg::COUNTERS-1:0] events;
     wire [2:0] broken;
+    wire [7:0] irq_pending, irq_mask;
+    wire irq_read;
     hero_regs #(.ROUTES(ROUTES), .ROUTES6(ROUTES6)) regs (
         .sys_clk(sys_clk), .sys_rst(sys_rst), .core_rst(core_rst), .clear_n(clear_n), .ready(ready), .reset(reset),
         .s_axil_awaddr(s_axil_awaddr), .s_axil_awvalid(s_axil_awvalid), .s_axil_awready(s_axil_awready),
@@ -139,6 +142,7 @@ module hero_nic #(
         .s_axil_bready(s_axil_bready), .s_axil_araddr(s_axil_araddr), .s_axil_arvalid(s_axil_arvalid),
         .s_axil_arready(s_axil_arready), .s_axil_rdata(s_axil_rdata), .s_axil_rresp(s_axil_rresp),
         .s_axil_rvalid(s_axil_rvalid), .s_axil_rready(s_axil_rready), .irq(irq),
+        .irq_pending(irq_pending), .irq_mask(irq_mask), .irq_read(irq_read),
         .rx_enable(rx_enable), .tx_enable(tx_enable), .fast_enable(fast_enable), .promiscuous(promiscuous),
         .mac(mac), .card(card), .cpl_base(cpl_base), .peer_base(peer_base),
         .cfg_wr(cfg_wr), .cfg_reg(cfg_reg), .cfg_data(cfg_data), .cfg_bank(cfg_bank), .cfg_commit(cfg_commit),
@@ -146,6 +150,10 @@ module hero_nic #(
         .link(link), .receiving(!rx_half_rst), .fast_open(fast_open), .broken(broken), .tx_len(tx_len), .req_in(req_in), .rsp_in(rsp_in),
         .interrupts(interrupts), .fwd(fwd), .fwd_host(fwd_dest == hero_pkg::DEST_HOST), .fwd_route(fwd_route),
         .events(events)
+    );
+
+    hero_vectors by_vector (
+        .sys_clk(sys_clk), .core_rst(core_rst), .pending(irq_pending), .mask(irq_mask), .read(irq_read), .vectors(vectors)
     );
 
     // --- Receive: line to queues ---

@@ -16,6 +16,11 @@ module hero_pcie_msix (
     input  wire [  3:0] wr_be,
     input  wire [  9:0] rd_dw,
     output reg  [ 31:0] rd_data,
+`ifdef FORMAL
+    output wire [  2:0] f_sent,         // by vector: a message leaves the table, mask, pending bit
+    output wire [  2:0] f_mask,
+    output wire [  2:0] f_pending,
+`endif
     output reg          tlp_valid,
     input  wire         tlp_ready,
     output wire [127:0] tlp_hdr,
@@ -67,6 +72,12 @@ module hero_pcie_msix (
         else if (rd_dw < 10'd12)
             rd_data = rd_dw[1:0] == 2'd3 ? {31'd0, mask[rd_dw[3:2]]} : entry[rd_dw[3:2]*96+rd_dw[1:0]*32+:32];
     end
+
+`ifdef FORMAL
+    assign f_sent = send ? 3'd1 << pick : 3'd0;
+    assign f_mask = mask;
+    assign f_pending = pending;
+`endif
 endmodule
 
 `default_nettype wire

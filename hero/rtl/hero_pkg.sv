@@ -75,6 +75,16 @@ package hero_pkg;
     };
     localparam [63:0] REG_ONES = 64'h00000e38e38a8000;
 
+    // Events, in IRQ_UNMASKED, IRQ_MASK and IRQ_MASKED
+    localparam [7:0] IRQ_RXLO = 8'h01;
+    localparam [7:0] IRQ_RXHI = 8'h02;
+    localparam [7:0] IRQ_TX = 8'h04;
+    localparam [7:0] IRQ_RXLO_EMPTY = 8'h08;
+    localparam [7:0] IRQ_RXHI_EMPTY = 8'h10;
+    localparam [7:0] IRQ_FAULT = 8'h20;
+    localparam [7:0] IRQ_BUS = 8'h40;
+    localparam [7:0] IRQ_DROP = 8'h80;
+
     // Counters of DROP_CNT
     localparam COUNTERS = 22;
     localparam [4:0] COUNT_BAD_FCS = 0;

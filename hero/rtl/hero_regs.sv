@@ -32,6 +32,10 @@ module hero_regs #(
     output reg          s_axil_rvalid,
     input  wire         s_axil_rready,
     output reg          irq,
+    // What hero_vectors makes messages of
+    output wire [  7:0] irq_pending,   // IRQ_UNMASKED
+    output wire [  7:0] irq_mask,
+    output wire         irq_read,      // pulse: IRQ_MASKED is read
     // Settings
     output reg          rx_enable,
     output reg          tx_enable,
@@ -143,6 +147,9 @@ module hero_regs #(
     reg [7:0] unmasked, mask, raised;
     wire [7:0] masked = unmasked & mask;
     wire read_masked;
+    assign irq_pending = unmasked;
+    assign irq_mask = mask;
+    assign irq_read = read_masked;
     always @(posedge sys_clk) begin
         raised <= interrupts;
         unmasked <= (unmasked & ~(read_masked ? masked : 8'd0)) | raised;

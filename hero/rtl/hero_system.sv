@@ -103,6 +103,7 @@ module hero_system #(
             wire [2:0] awsize, awprot, arsize, arprot;
             wire [1:0] awburst, arburst;
             wire awlock, arlock;
+            wire [2:0] vectors;  // for MSI-X, which hero-device has in software
             hero_card #(
                 .ROUTES(ROUTES), .ROUTES6(ROUTES6), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
                 .CDC_WORDS(CDC_WORDS), .MTU(MTU), .TIMEOUT(TIMEOUT)
@@ -110,7 +111,7 @@ module hero_system #(
                 .rx_clk(rx_clk[k]), .tx_clk(tx_clk[k]), .sys_clk(sys_clk), .sys_rst(sys_rst),
                 .gmii_rxd(gmii_rxd[k*8+:8]), .gmii_rx_dv(gmii_rx_dv[k]), .gmii_rx_er(gmii_rx_er[k]),
                 .gmii_txd(gmii_txd[k*8+:8]), .gmii_tx_en(gmii_tx_en[k]), .gmii_tx_er(gmii_tx_er[k]), .link(link[k]),
-                .irq(irq[k]),
+                .irq(irq[k]), .vectors(vectors),
                 .s_axil_awaddr(s_axil_awaddr[k*8+:8]), .s_axil_awvalid(s_axil_awvalid[k]),
                 .s_axil_awready(s_axil_awready[k]), .s_axil_wdata(s_axil_wdata[k*32+:32]),
                 .s_axil_wstrb(s_axil_wstrb[k*4+:4]), .s_axil_wvalid(s_axil_wvalid[k]),
@@ -137,7 +138,7 @@ module hero_system #(
                 .m_axi_arlock(arlock), .m_axi_arcache(arcache), .m_axi_arprot(arprot), .m_axi_bid(4'd0),
                 .m_axi_rid(4'd0)
             );
-            wire unused = &{1'b0, awid, awcache, arid, arcache, awsize, awprot, arsize, arprot, awburst, arburst, awlock, arlock};
+            wire unused = &{1'b0, awid, awcache, arid, arcache, awsize, awprot, arsize, arprot, awburst, arburst, awlock, arlock, vectors};
         end
 
         if (BUS == 0) begin : g_bus

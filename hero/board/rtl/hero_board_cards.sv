@@ -64,13 +64,14 @@ module hero_board_cards #(
             wire [2:0] awsize, awprot, arsize, arprot;
             wire [1:0] awburst, arburst;
             wire awlock, arlock, irq;  // nobody is interrupted
+            wire [2:0] vectors;
             hero_card #(
                 .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS)
             ) card (
                 .rx_clk(rx_clk[k]), .tx_clk(tx_clk), .sys_clk(sys_clk), .sys_rst(sys_rst),
                 .gmii_rxd(gmii_rxd[k*8+:8]), .gmii_rx_dv(gmii_rx_dv[k]), .gmii_rx_er(gmii_rx_er[k]),
                 .gmii_txd(gmii_txd[k*8+:8]), .gmii_tx_en(gmii_tx_en[k]), .gmii_tx_er(gmii_tx_er[k]), .link(link[k]),
-                .irq(irq),
+                .irq(irq), .vectors(vectors),
                 .s_axil_awaddr(s_axil_awaddr), .s_axil_awvalid(s_axil_awvalid[k]), .s_axil_awready(s_axil_awready[k]),
                 .s_axil_wdata(s_axil_wdata), .s_axil_wstrb(4'hf), .s_axil_wvalid(s_axil_wvalid[k]),
                 .s_axil_wready(s_axil_wready[k]), .s_axil_bresp(s_axil_bresp[k*2+:2]), .s_axil_bvalid(s_axil_bvalid[k]),
@@ -93,7 +94,7 @@ module hero_board_cards #(
                 .m_axi_arlock(arlock), .m_axi_arcache(arcache), .m_axi_arprot(arprot), .m_axi_bid(4'd0),
                 .m_axi_rid(4'd0)
             );
-            wire unused = &{1'b0, awid, awcache, m_arid, arcache, bid, awsize, awprot, arsize, arprot, awburst, arburst, awlock, arlock, irq};
+            wire unused = &{1'b0, awid, awcache, m_arid, arcache, bid, awsize, awprot, arsize, arprot, awburst, arburst, awlock, arlock, irq, vectors};
         end
 
         // Cards 2 and 3, and memory

@@ -80,7 +80,7 @@ module rogue_tb #(
                 .s_axil_wready(l_wready[k]), .s_axil_bresp(l_bresp[2*k+:2]), .s_axil_bvalid(l_bvalid[k]),
                 .s_axil_bready(l_bready[k]), .s_axil_araddr(l_araddr[8*k+:8]), .s_axil_arvalid(l_arvalid[k]),
                 .s_axil_arready(l_arready[k]), .s_axil_rdata(l_rdata[32*k+:32]), .s_axil_rresp(l_rresp[2*k+:2]),
-                .s_axil_rvalid(l_rvalid[k]), .s_axil_rready(l_rready[k]), .irq(irq[k]),
+                .s_axil_rvalid(l_rvalid[k]), .s_axil_rready(l_rready[k]), .irq(irq[k]), .vectors(),
                 .s_axi_awid(m_awid[4*k+:4]), .s_axi_awaddr(m_awaddr[32*k+:32]), .s_axi_awlen(m_awlen[8*k+:8]),
                 .s_axi_awvalid(m_awvalid[k]), .s_axi_awready(m_awready[k]),
                 .s_axi_wdata(m_wdata[64*k+:64]), .s_axi_wlast(m_wlast[k]),

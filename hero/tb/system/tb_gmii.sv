@@ -63,6 +63,7 @@ module tb_gmii #(
             count <= 0;
             pause <= 16'hffff;
             error <= 0;
+            seen_frame <= 0;
         end else if (tx_en) begin
             if (count == 0) seen_gap <= pause;
             if (count < OCTETS) seen_frame[count*8+:8] <= txd;
@@ -71,9 +72,9 @@ module tb_gmii #(
             error <= (error && count != 0) || tx_er;
         end else begin
             if (count != 0) begin
-                seen        <= !seen;
                 seen_octets <= count;
                 seen_error  <= error;
+                seen        <= !seen;  // last: who waits for it reads the others at once
             end
             count <= 0;
             error <= 0;
