@@ -16,7 +16,7 @@ SLOT = re.compile(r"^slot6? \d+: (\S+) to (\S+) ([0-9a-f:]{17})", re.MULTILINE)
 
 
 class Family:
-    """IPv4 or IPv6: where the random prefixes are, and who the hosts are that forward to them."""
+    """IPv4 or IPv6: where the random prefixes are, and the hosts behind the cards."""
 
     def __init__(self, version):
         self.ip = f"ip -{version}"
