@@ -89,6 +89,13 @@ REFUSED = ("memory refused completions", "card and driver are out of step")  # w
 RESETS = (function_level, by_ethtool, by_somebody_else, by_self_test, down_up, without_bus)
 
 
+def check_counters():
+    """No counter has been read where there was none, or where somebody had cleared it: that is as if it had wrapped."""
+    for name in interfaces():
+        wrong = {what: value for what, value in counters(name).items() if value >= 1 << 31}
+        assert not wrong, f"{name}: {wrong}"
+
+
 def reset_at_random(count, seed=1):
     """Resets of all kinds and cards under traffic. Returns what was done, and how long it took."""
     EXPECTED.extend(REFUSED)
@@ -107,6 +114,7 @@ def reset_at_random(count, seed=1):
     time.sleep(3)  # the driver looks once a second
     for name in interfaces():
         wait_for_link(name)
+    check_counters()
     kinds = ", ".join(f"{how.__name__} {times}" for how, times in done.items())
     seen = sum(counters(name)["resets"] for name in interfaces())
     return f"{count} in {taken:.0f} s ({kinds}; the driver counts {seen} of its own); {works()}"
@@ -145,7 +153,7 @@ def link_loss():
 @step
 def bus_errors():
     """A card without its bus master bit, or its memory decoding, comes back."""
-    EXPECTED.extend((*REFUSED, "the card does not come back from its reset"))  # as long as it does not answer
+    EXPECTED.extend((*REFUSED, "the card does not come back from its reset", "NETDEV WATCHDOG", "the card sends nothing"))
     name = interfaces()[1]
     before, folder = counters(name), device(name)
     with Flood(0, "10.0.1.2"):
@@ -159,7 +167,7 @@ def bus_errors():
         down_up(name)
         wait_for_link(name)
     after = counters(name)
-    assert max(after.values()) < 1 << 31, f"a card that is gone was counted: {after}"
+    check_counters()
     return f"{works()}, {after['resets'] - before['resets']} resets, {after['bus_error']} bus errors"
 
 

@@ -357,7 +357,8 @@ void hero_xdp_finish(struct hero *hero, unsigned int flags);
 
 /* hero_tc.c */
 void hero_tc_init(struct hero *hero);
-int hero_tc_set_control(struct hero *hero, bool on, struct netlink_ext_ack *extack);
+int hero_tc_check_control(struct hero *hero, bool on, struct netlink_ext_ack *extack);
+int hero_tc_set_control(struct hero *hero, bool on);
 int hero_setup_tc(struct net_device *dev, enum tc_setup_type type, void *data);
 int hero_set_features(struct net_device *dev, netdev_features_t features);
 

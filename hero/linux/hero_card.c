@@ -293,12 +293,14 @@ void hero_card_read_routes(struct hero *hero)
 	}
 }
 
-/* Adds what the card has counted since the last time: counters wrap, and a reset clears them. */
+/* Adds what the card has counted since the last time: counters wrap, and a reset clears them. After one by
+ * somebody else they cannot be told from those that have wrapped.
+ */
 void hero_card_read_counters(struct hero *hero)
 {
 	unsigned int k;
 
-	if (hero_is_gone(hero_read(hero, HERO_STATUS)))
+	if (!hero_card_is_set_up(hero))
 		return;
 	for (k = 0; k < HERO_COUNTERS; k++) {
 		spin_lock_bh(&hero->cmd_lock);

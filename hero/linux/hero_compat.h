@@ -57,10 +57,8 @@ static inline int hero_info_driver(struct devlink_info_req *req, const char *nam
 #ifdef HERO_PARAM_SET_HAS_EXTACK
 #define HERO_PARAM_SET_ARGUMENTS struct devlink *devlink, u32 id, \
 	struct devlink_param_gset_ctx *ctx, struct netlink_ext_ack *extack
-#define HERO_PARAM_SET_EXTACK extack
 #else
 #define HERO_PARAM_SET_ARGUMENTS struct devlink *devlink, u32 id, struct devlink_param_gset_ctx *ctx
-#define HERO_PARAM_SET_EXTACK NULL
 #endif
 #ifdef HERO_PARAM_VALUE_IS_POINTER
 #define HERO_PARAM_CHECK_ARGUMENTS struct devlink *devlink, u32 id, \

@@ -66,12 +66,12 @@ static int hero_param_get(HERO_PARAM_GET_ARGUMENTS)
 	}
 }
 
-static int hero_param_set_control(struct hero *hero, bool on, struct netlink_ext_ack *extack)
+static int hero_param_set_control(struct hero *hero, bool on)
 {
 	int err;
 
 	rtnl_lock();
-	err = hero_tc_set_control(hero, on, extack);
+	err = hero_tc_set_control(hero, on);
 	rtnl_unlock();
 	return err;
 }
@@ -81,7 +81,7 @@ static int hero_param_set(HERO_PARAM_SET_ARGUMENTS)
 	struct hero *hero = hero_of(devlink);
 
 	if (id == HERO_PARAM_CONTROL)
-		return hero_param_set_control(hero, ctx->val.vbool, HERO_PARAM_SET_EXTACK);
+		return hero_param_set_control(hero, ctx->val.vbool);
 	spin_lock_bh(&hero_fib_lock);
 	if (id == HERO_PARAM_POLICY)
 		hero->policy = match_string(hero_policy_names, ARRAY_SIZE(hero_policy_names),
@@ -91,6 +91,17 @@ static int hero_param_set(HERO_PARAM_SET_ARGUMENTS)
 	spin_unlock_bh(&hero_fib_lock);
 	hero_fib_look();
 	return 0;
+}
+
+/* Only here does Linux 6.1 take a message for the user. */
+static int hero_param_check_control(HERO_PARAM_CHECK_ARGUMENTS)
+{
+	int err;
+
+	rtnl_lock();
+	err = hero_tc_check_control(hero_of(devlink), HERO_PARAM_VALUE(val)->vbool, extack);
+	rtnl_unlock();
+	return err;
 }
 
 static int hero_param_check_policy(HERO_PARAM_CHECK_ARGUMENTS)
@@ -119,7 +130,7 @@ static const struct devlink_param hero_params[] = {
 			     hero_param_check_min_rate),
 	DEVLINK_PARAM_DRIVER(HERO_PARAM_CONTROL, "control_class", DEVLINK_PARAM_TYPE_BOOL,
 			     BIT(DEVLINK_PARAM_CMODE_RUNTIME), hero_param_get, hero_param_set,
-			     NULL),
+			     hero_param_check_control),
 };
 
 static const struct devlink_ops hero_devlink_ops = {

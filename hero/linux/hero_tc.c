@@ -130,17 +130,27 @@ static void hero_tc_apply(struct hero *hero)
 	hero_card_set_class(hero, &widest);
 }
 
-/* Says whether precedence 6 and 7 are in the class. */
-int hero_tc_set_control(struct hero *hero, bool on, struct netlink_ext_ack *extack)
+/* Whether precedence 6 and 7 can be in the class, or out of it, with the filters that are there. */
+int hero_tc_check_control(struct hero *hero, bool on, struct netlink_ext_ack *extack)
 {
 	const struct hero_tc_rule *rule;
-	int err;
+	int err = 0;
 
 	list_for_each_entry(rule, &hero->tc_rules, list) {
 		err = hero_tc_fits(hero, &rule->class, on, extack);
 		if (err)
-			return err;
+			break;
 	}
+	return err;
+}
+
+/* Says whether precedence 6 and 7 are in the class. */
+int hero_tc_set_control(struct hero *hero, bool on)
+{
+	int err = hero_tc_check_control(hero, on, NULL);
+
+	if (err)
+		return err;
 	hero->control = on;
 	hero_tc_apply(hero);
 	return 0;
