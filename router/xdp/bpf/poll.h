@@ -79,9 +79,11 @@ static __always_inline bool has_known_addresses(struct poll *poll, const void *a
 /* The queue of redirected frames of this CPU at the output of a port; 0 if it is not known. */
 static __always_inline __u64 bulk_queue(__u32 port)
 {
-	struct net_device *dev = (void *)devices[port & (BORA_MAX_INTERFACES - 1)].address;
 	__u64 at = symbols.per_cpu_offset + bpf_get_smp_processor_id() * sizeof(__u64), offset, queues;
+	struct net_device *dev;
 
+	barrier_var(port); /* as in output_holds() */
+	dev = (void *)devices[port & (BORA_MAX_INTERFACES - 1)].address;
 	if ((__u64)dev <= BORA_DEVICE_UNKNOWN || !symbols.per_cpu_offset ||
 	    bpf_probe_read_kernel(&offset, sizeof(offset), (void *)at) ||
 	    bpf_core_read(&queues, sizeof(queues), &dev->xdp_bulkq)) /* as a number: pointers cannot be added */
