@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import platform
 
 import pytest
 
@@ -12,6 +13,9 @@ TESTS = ROOT / "tests/integration/test_guard.py"
 
 def body(_, say):
     """Rules, addresses and routes that change in the middle of a load."""
+    if platform.release().startswith("6.1."):
+        say("Linux 6.1: generic XDP on veths, which has no polls to recognize")
+        return
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = pytest.main(["-q", "-p", "no:cacheprovider", "-k", "middle_of_a_load and express", str(TESTS)])
