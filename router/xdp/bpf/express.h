@@ -14,9 +14,6 @@
 struct way {
 	__u8 macs[2 * ETH_ALEN] __attribute__((aligned(8))); /* destination, source */
 	__u32 port; /* number, or BORA_MAX_INTERFACES */
-	__u32 hop; /* number of the adjacency; 0: Linux has said the way */
-	__u16 mtu; /* octets of an IP packet that may leave by the adjacency */
-	bool known; /* an earlier packet of the poll left by it */
 };
 
 /* Whether Linux fragments the packet, or answers that it is too big. */
@@ -58,7 +55,14 @@ static __always_inline __u32 hop_of(const struct bora_port *in, const void *addr
 	return has_fib(in, v6) ? fib_hop(fib_lookup(address, v6)) : 0;
 }
 
-/* What Bora's FIB says of the packet's destination. It is looked up once for packets of a poll that follow each other. The gate has seen them. */
+static __always_inline bool is_destination(const struct poll *poll, const __be32 *address, bool v6)
+{
+	return poll->destination[0] == address[0] &&
+	       (!v6 || (poll->destination[1] == address[1] && poll->destination[2] == address[2] &&
+			poll->destination[3] == address[3]));
+}
+
+/* What Bora's FIB says of the packet's destination. It is looked up once for packets of a poll that follow each other. */
 static __always_inline __u32 hop_of_destination(const struct packet *p, bool v6, const struct bora_port *in)
 {
 	const __be32 *address = !v6 ? &p->ip4->daddr : p->ip6->daddr.in6_u.u6_addr32;
@@ -68,42 +72,12 @@ static __always_inline __u32 hop_of_destination(const struct packet *p, bool v6,
 		return hop_of(in, address, v6);
 	if (!has_fib(in, v6))
 		return 0;
-	if (poll->found & POLL_HOP(v6))
+	if ((poll->found & POLL_HOP(v6)) && is_destination(poll, address, v6))
 		return poll->hop;
 	poll->hop = fib_hop(fib_lookup(address, v6));
-	poll->found |= POLL_HOP(v6);
+	poll->found = (poll->found & ~POLL_HOP(!v6)) | POLL_HOP(v6);
+	__builtin_memcpy(poll->destination, address, v6 ? sizeof(poll->destination) : sizeof(*address));
 	return poll->hop;
-}
-
-/* Takes the way of an earlier packet of the poll, if it left by the same adjacency, and this one is not too big for it. */
-static __always_inline bool take_known_way(const struct packet *p, __u32 hop, struct way *way)
-{
-	const struct poll *poll = p->poll;
-
-	if (!poll || poll->way_hop != hop || p->l3_length > poll->mtu)
-		return false;
-	__builtin_memcpy(way->macs, poll->macs, sizeof(way->macs));
-	way->port = poll->port;
-	way->known = true;
-	return true;
-}
-
-/*
- * Keeps a way for the poll's next packets, if what decides about it is the same for all: a bridge and a bond choose by the packet, and
- * two tags may make it too long.
- */
-static __always_inline void keep_way(const struct packet *p, const struct bora_port *in, const struct bora_port *out,
-				     const struct way *way)
-{
-	struct poll *poll = p->poll;
-
-	if (!poll || way->known || !way->hop || out->ageing_ms || out->tags[TAG] || is_on_bond(out) ||
-	    (in->flags & BORA_PORT_BYPASS_NETFILTER))
-		return;
-	__builtin_memcpy(poll->macs, way->macs, sizeof(poll->macs));
-	poll->mtu = way->mtu;
-	poll->port = way->port;
-	poll->way_hop = way->hop;
 }
 
 /* The way by Bora's FIB. Linux has the last word on packets that are too big for it. */
@@ -117,16 +91,12 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const str
 		return hop & ~BORA_FIB_REASON;
 	if (!hop)
 		return ONLY_LINUX_KNOWS;
-	if (take_known_way(p, hop, way))
-		return REASON_NONE;
 	adjacency = fib_adjacency(hop);
 	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_INTERFACES)
 		return ONLY_LINUX_KNOWS;
 	if (adjacency->unconfirmed)
 		note_use(adjacency->unconfirmed);
 	way->port = adjacency->port;
-	way->mtu = adjacency->mtu;
-	way->hop = hop;
 	__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
 	return REASON_NONE;
 }
@@ -442,7 +412,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, reason);
 
 	row = port_row(way.port);
-	reason = way.known && row ? REASON_NONE : check_output(p, v6, in, row);
+	reason = check_output(p, v6, in, row);
 	if (reason != REASON_NONE || !row)
 		return pass(count, reason);
 	out = &row->port;
@@ -462,9 +432,8 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		port = port_of_bond(p, v6, way.macs, port);
 	if (port >= BORA_MAX_PORTS)
 		return pass(count, BORA_OUTPUT_DOWN);
-	if (!way.known && output_holds(in, out, port))
+	if (output_holds(in, out, port))
 		return pass(count, BORA_GUARD);
-	keep_way(p, in, out, &way);
 	if (has_rules(in, v6)) {
 		int said = rules_decide(p, v6, in, out->index);
 

@@ -33,21 +33,17 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 					struct net_device *dev)
 {
 	struct iphdr *ip = p->l3;
-	bool to_us = false;
+	bool to_us;
 
 	if (!(in->flags & BORA_PORT_FORWARD4))
 		return BORA_FORWARDING_OFF;
 	if ((void *)(ip + 1) > p->end || ip->version != 4 || ip->ihl < 5)
 		return BORA_MALFORMED;
-	if (!has_known_addresses(p->poll, &ip->saddr, false)) {
-		if (special4(ip->daddr) || special4(ip->saddr))
-			return BORA_SPECIAL_ADDRESS;
-		to_us = is_own4(ip->daddr);
-		if (is_own4(ip->saddr) || (to_us && !is_tunnelled(p, ip, in, dev)))
-			return BORA_LOCAL;
-		if (p->poll && !to_us)
-			p->poll->found |= POLL_PLAIN(false);
-	}
+	if (special4(ip->daddr) || special4(ip->saddr))
+		return BORA_SPECIAL_ADDRESS;
+	to_us = is_own4(ip->daddr);
+	if (is_own4(ip->saddr) || (to_us && !is_tunnelled(p, ip, in, dev)))
+		return BORA_LOCAL;
 	if (ip->ihl > 5)
 		return BORA_OPTIONS;
 	p->l3_length = bpf_ntohs(ip->tot_len);
@@ -98,14 +94,10 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 		return BORA_FORWARDING_OFF;
 	if ((void *)(ip + 1) > p->end || ip->version != 6)
 		return BORA_MALFORMED;
-	if (!has_known_addresses(p->poll, &ip->saddr, true)) {
-		if (special6(&ip->daddr) || special6(&ip->saddr))
-			return BORA_SPECIAL_ADDRESS;
-		if (is_own6(&ip->daddr) || is_own6(&ip->saddr))
-			return BORA_LOCAL;
-		if (p->poll)
-			p->poll->found |= POLL_PLAIN(true);
-	}
+	if (special6(&ip->daddr) || special6(&ip->saddr))
+		return BORA_SPECIAL_ADDRESS;
+	if (is_own6(&ip->daddr) || is_own6(&ip->saddr))
+		return BORA_LOCAL;
 	if (ip->nexthdr == IPPROTO_HOPOPTS)
 		return BORA_OPTIONS;
 	if (bpf_ntohs(ip->payload_len) > octets_from(p, ip + 1))
