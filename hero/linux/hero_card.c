@@ -146,12 +146,14 @@ bool hero_card_is_set_up(const struct hero *hero)
 	return hero_read(hero, HERO_CPL_BASE) == lower_32_bits(hero->completions_dma);
 }
 
-/* A card may be gone at any read; then nothing is added. Returns what was. */
-static u32 hero_count(u64 *sum, u32 *last, u32 now)
+/* Adds what a counter of the card, which wraps, has more than the last time. Returns that: 0 if the
+ * card was reset by somebody else before it was read, or is gone.
+ */
+static u32 hero_count(const struct hero *hero, u64 *sum, u32 *last, u32 now)
 {
 	u32 more = now - *last;
 
-	if (hero_is_gone(now))
+	if (!hero_card_is_set_up(hero))
 		return 0;
 	*sum += more;
 	*last = now;
@@ -161,7 +163,7 @@ static u32 hero_count(u64 *sum, u32 *last, u32 now)
 /* Adds what a slot has forwarded since the last time. CMD has its bank. */
 static void hero_count_slot(struct hero *hero, unsigned int slot)
 {
-	u32 more = hero_count(&hero->slot_packets[slot], &hero->last_routes[slot],
+	u32 more = hero_count(hero, &hero->slot_packets[slot], &hero->last_routes[slot],
 			      hero_read(hero, HERO_FWD_CNT + slot % HERO_PEERS));
 
 	hero->fast += more;
@@ -288,14 +290,13 @@ void hero_card_read_routes(struct hero *hero)
 	for (k = 0; k < hero->routes6; k++) {
 		spin_lock_bh(&hero->cmd_lock);
 		hero_write(hero, HERO_CMD, hero_bank6(hero, k));
-		hero_count(&hero->fast, &hero->last_routes6[k], hero_read(hero, HERO_FWD_CNT));
+		hero_count(hero, &hero->fast, &hero->last_routes6[k],
+			   hero_read(hero, HERO_FWD_CNT));
 		spin_unlock_bh(&hero->cmd_lock);
 	}
 }
 
-/* Adds what the card has counted since the last time: counters wrap, and a reset clears them. After one by
- * somebody else they cannot be told from those that have wrapped.
- */
+/* Adds what the card has counted since the last time. */
 void hero_card_read_counters(struct hero *hero)
 {
 	unsigned int k;
@@ -305,12 +306,13 @@ void hero_card_read_counters(struct hero *hero)
 	for (k = 0; k < HERO_COUNTERS; k++) {
 		spin_lock_bh(&hero->cmd_lock);
 		hero_write(hero, HERO_DROP_CNT, k);
-		hero_count(&hero->counters[k], &hero->last[k], hero_read(hero, HERO_DROP_CNT));
+		hero_count(hero, &hero->counters[k], &hero->last[k],
+			   hero_read(hero, HERO_DROP_CNT));
 		spin_unlock_bh(&hero->cmd_lock);
 	}
 	hero_card_read_routes(hero);
 	spin_lock_bh(&hero->cmd_lock);
-	hero_count(&hero->to_host, &hero->last_host, hero_read(hero, HERO_FWD_HOST));
+	hero_count(hero, &hero->to_host, &hero->last_host, hero_read(hero, HERO_FWD_HOST));
 	spin_unlock_bh(&hero->cmd_lock);
 }
 

@@ -158,7 +158,7 @@ int hero_tc_set_control(struct hero *hero, bool on)
 
 static int hero_tc_keys(const struct flow_rule *rule, struct netlink_ext_ack *extack)
 {
-	/* flower keeps addresses of IPv4 and IPv6 in one place, so it says both */
+	/* flower keeps addresses of IPv4 and IPv6 in one place, so it may say both */
 	u64 known = BIT_ULL(FLOW_DISSECTOR_KEY_CONTROL) | BIT_ULL(FLOW_DISSECTOR_KEY_BASIC) |
 		    BIT_ULL(FLOW_DISSECTOR_KEY_IPV4_ADDRS) | BIT_ULL(FLOW_DISSECTOR_KEY_IPV6_ADDRS) |
 		    BIT_ULL(FLOW_DISSECTOR_KEY_IP);
