@@ -4,18 +4,12 @@ import mmap
 import random
 import struct
 import time
-from pathlib import Path
 
-from hero.guest.steps import (CARDS, EXPECTED, SHARED, Flood, all_interfaces, ask, bad_lines, connect, counters, interfaces, log, long_step,
+from hero.guest.steps import (CARDS, EXPECTED, SHARED, Flood, all_interfaces, ask, bad_lines, connect, counters, device, interfaces, log, long_step,
                               loss, module, monitor, namespace, offloaded, ping, run, set_up, step, until, wait_for_link)
 
 CMD, RESET = 4, 1
 PCI_COMMAND, MEMORY, BUS_MASTER = 4, 2, 4  # offset in the configuration space, and bits
-
-
-def device(name):
-    """The folder of an interface's PCI device."""
-    return Path(f"/sys/class/net/{name}/device").resolve()
 
 
 def switch(folder, bits, on):

@@ -7,7 +7,7 @@ import re
 import time
 from pathlib import Path
 
-from hero.guest.steps import CARDS, interfaces, ping, run
+from hero.guest.steps import CARDS, device, interfaces, ping, run, set_parameter
 
 CHANGES = 60
 SETTLE_SECONDS = 0.4  # after that routes are chosen anew
@@ -50,13 +50,13 @@ class Family:
 
 def devices():
     """The cards' interfaces, by PCI address."""
-    return {Path(f"/sys/class/net/{name}/device").resolve().name: name for name in interfaces()}
+    return {device(name).name: name for name in interfaces()}
 
 
-def set_policy(name):
-    """Says which routes get the cards' slots (docs/hero-linux.md)."""
-    for address in devices():
-        run(f"devlink dev param set pci/{address} name route_policy value {name} cmode runtime")
+def set_policies(name):
+    """Says which routes get the slots of all cards."""
+    for card in range(CARDS):
+        set_parameter("route_policy", name, card)
 
 
 def slots(address, names):
@@ -107,7 +107,7 @@ def random_routes(version):
     """Changes routes at random, and has Linux judge the cards' slots at once, and when routes are chosen anew; takes all back."""
     for card in range(CARDS):
         ping(card, Family(version).host((card + 1) % CARDS))  # only known neighbours are on the fast path
-    set_policy("prefix")
+    set_policies("prefix")
     family, undo, borders, compared, seen = Family(version), [], set(), 0, set()
     seed = time.time_ns() & 0xFFFFFFFF
     random.seed(seed)
@@ -130,6 +130,6 @@ def random_routes(version):
     finally:
         for back in undo:
             run(back, check=False)
-        set_policy("rate")
+        set_policies("rate")
     assert compared > CHANGES and len(seen) > 5, (compared, seen)
     return f"{compared} answers of Linux are as those of the cards, for {len(seen)} prefixes; seed {seed}"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hero.guest.steps import (CARDS, Flood, ask, bring_up, counters, fast, high, inside, interfaces, main, offloaded, ping, run, step, until,
-                              wait_for_link)
+from hero.guest.steps import (CARDS, Flood, ask, bring_up, counters, devlink_device, fast, high, inside, interfaces, main, offloaded, ping, run,
+                              set_parameter, step, until, wait_for_link)
 
 WIDE, NARROW, OTHER = "10.2.0.0/16", "10.1.1.0/24", "10.3.0.0/28"  # more than there are places
 INSIDE = {WIDE: "10.2.0.1", NARROW: "10.1.1.1", OTHER: "10.3.0.1"}
@@ -21,20 +21,10 @@ QUIET_SECONDS = 8  # several measurements
 step(bring_up)
 
 
-def device(card=0):
-    """A card as devlink names it."""
-    return "pci/" + Path(f"/sys/class/net/{interfaces()[card]}/device").resolve().name
-
-
 def parameter(name, card=0):
     """A parameter's value at run time."""
-    shown = json.loads(run(f"devlink -j dev param show {device(card)} name {name}"))
-    return shown["param"][device(card)][0]["values"][0]["value"]
-
-
-def set_parameter(name, value, card=0):
-    """Sets a parameter of one card."""
-    run(f"devlink dev param set {device(card)} name {name} value {value} cmode runtime")
+    shown = json.loads(run(f"devlink -j dev param show {devlink_device(card)} name {name}"))
+    return shown["param"][devlink_device(card)][0]["values"][0]["value"]
 
 
 def refused(command, reason):
@@ -46,7 +36,7 @@ def refused(command, reason):
 @step
 def devlink():
     """What devlink says of a card; parameters, and values that they do not take."""
-    said = json.loads(run(f"devlink -j dev info {device()}"))["info"][device()]
+    said = json.loads(run(f"devlink -j dev info {devlink_device()}"))["info"][devlink_device()]
     fixed = said["versions"]["fixed"]
     assert said["driver"] == "hero" and fixed["interface"] == "1" and fixed["routes"] == "3", said
     assert (parameter("route_policy"), parameter("route_min_rate"), parameter("control_class")) == ("rate", 100, True)
@@ -54,7 +44,7 @@ def devlink():
     assert parameter("route_policy") == "prefix" and parameter("route_policy", 1) == "rate", "each card has its own"
     set_parameter("route_min_rate", 5)
     assert parameter("route_min_rate") == 5
-    setting = f"devlink dev param set {device()} cmode runtime name"
+    setting = f"devlink dev param set {devlink_device()} cmode runtime name"
     refused(f"{setting} route_policy value loudest", "the policies are prefix and rate")
     refused(f"{setting} route_min_rate value 2000000", "no card receives as many packets per second")
     assert (parameter("route_policy"), parameter("route_min_rate")) == ("prefix", 5)
@@ -63,7 +53,7 @@ def devlink():
 
 def slots():
     """What the first card's driver tells of slots and rates."""
-    return run(f"cat /sys/kernel/debug/hero/{device().removeprefix('pci/')}/routes")
+    return run(f"cat /sys/kernel/debug/hero/{devlink_device().removeprefix('pci/')}/routes")
 
 
 def on_the_card():
@@ -195,7 +185,7 @@ def free_class():
     assert high("0xc0") == 0
     run(flower("ip_proto icmp dst_ip 10.0.0.1 src_ip 10.0.0.0/24"))
     assert (high("0"), high("0xc0", "10.0.1.2")) == (3, 0)
-    refused(f"devlink dev param set {device()} cmode runtime name control_class value true", "precedence 6 and 7")
+    refused(f"devlink dev param set {devlink_device()} cmode runtime name control_class value true", "precedence 6 and 7")
     assert high("0") == 3
     no_filters()
     assert high("0") == 0

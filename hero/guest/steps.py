@@ -88,6 +88,21 @@ def interfaces():
     return [name for _, name in sorted(found)]
 
 
+def device(name):
+    """The folder of an interface's PCI device; its name is the address."""
+    return Path(f"/sys/class/net/{name}/device").resolve()
+
+
+def devlink_device(card=0):
+    """A card as devlink names it."""
+    return f"pci/{device(interfaces()[card]).name}"
+
+
+def set_parameter(name, value, card=0):
+    """Sets a devlink parameter of one card at run time (docs/hero-linux.md)."""
+    run(f"devlink dev param set {devlink_device(card)} name {name} value {value} cmode runtime")
+
+
 def all_interfaces():
     """The interfaces once all cards have one and udev, which renames new ones, is done."""
     until(lambda: len(interfaces()) == CARDS, "all cards have an interface")

@@ -28,6 +28,16 @@ def _verilator_on_path():
         os.environ.update(OBJCACHE="ccache", CCACHE_DIR=str(TARGET / "ccache"), CCACHE_NOHASHDIR="1")
 
 
+def plant(folder, source, old, new):
+    """A copy of a module's file, target/hero/FOLDER/NAME, with a fault in it: `new` for `old`, which must be there once."""
+    text = source.read_text()
+    assert text.count(old) == 1
+    faulty = TARGET / folder / source.name
+    faulty.parent.mkdir(parents=True, exist_ok=True)
+    faulty.write_text(text.replace(old, new))
+    return faulty
+
+
 def run(top, sources, test_module, simulator="verilator", parameters=None, defines=None, testcase=None,
         environment=None, public=True):
     """Runs the cocotb tests of `test_module` (all, or `testcase`: a name or a list) on module `top`.

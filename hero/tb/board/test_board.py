@@ -1,7 +1,7 @@
 """The bitstream of the ECP5 Versa board between two PHYs, and its RGMII with delays. The tools of hero/board work on it."""
 
 import pytest
-from run import HERO, TARGET, run
+from run import HERO, plant, run
 
 RTL = sorted(p for folder in ("rtl", "board/rtl") for p in (HERO / folder).glob("*.sv") if p.stem != "hero_pkg")
 HERE = HERO / "tb" / "board"
@@ -34,11 +34,7 @@ def test_rgmii(phy_ps):
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_found(name):
     module, old, new = FAULTS[name]
-    text = (HERO / "board" / "rtl" / f"{module}.sv").read_text()
-    assert text.count(old) == 1
-    faulty = TARGET / "board" / "faults" / name / f"{module}.sv"
-    faulty.parent.mkdir(parents=True, exist_ok=True)
-    faulty.write_text(text.replace(old, new))
+    faulty = plant(f"board/faults/{name}", HERO / "board" / "rtl" / f"{module}.sv", old, new)
     with pytest.raises(AssertionError, match="board.rgmii_cases on icarus"):
         rgmii([faulty if path.stem == module else path for path in RGMII])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run import HERO, TARGET, run
+from run import HERO, plant, run
 
 # The bench of a module: its top, modules, parameters
 BENCHES = {
@@ -46,11 +46,7 @@ FAULTS = {
 def test_fault_is_found(name):
     bench, module, old, new, testcase = FAULTS[name]
     top, modules, parameters = BENCHES[bench]
-    text = (HERO / "rtl" / f"{module}.sv").read_text()
-    assert text.count(old) == 1
-    faulty = TARGET / "ip6" / name / f"{module}.sv"
-    faulty.parent.mkdir(parents=True, exist_ok=True)
-    faulty.write_text(text.replace(old, new))
+    faulty = plant(f"ip6/{name}", HERO / "rtl" / f"{module}.sv", old, new)
     sources = [faulty if each == module else each for each in modules]
     with pytest.raises(AssertionError, match=f"{bench}.* on icarus"):
         run(top, sources, bench, "icarus", parameters, testcase=testcase)

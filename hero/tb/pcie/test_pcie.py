@@ -2,7 +2,7 @@
 
 import pytest
 
-from run import HERO, TARGET, run
+from run import HERO, plant, run
 
 MODULES = ["hero_pcie_rx", "hero_pcie_cpl", "hero_pcie_rd", "hero_pcie_wr", "hero_pcie_msix", "hero_pcie_tx", "hero_pcie"]
 TIMEOUT = 600
@@ -51,10 +51,6 @@ def test_pcie(simulator):
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_found(name):
     module, old, new, testcase = FAULTS[name]
-    text = (HERO / "rtl" / f"{module}.sv").read_text()
-    assert text.count(old) == 1
-    faulty = TARGET / "pcie" / name / f"{module}.sv"
-    faulty.parent.mkdir(parents=True, exist_ok=True)
-    faulty.write_text(text.replace(old, new))
+    faulty = plant(f"pcie/{name}", HERO / "rtl" / f"{module}.sv", old, new)
     with pytest.raises(AssertionError, match="pcie.bench_pcie on icarus"):
         bench("icarus", [faulty if m == module else m for m in MODULES], 2, testcase)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from run import HERO, TARGET, run
+from run import HERO, plant, run
 
 HERE = Path(__file__).parent
 MODULES = sorted(p.stem for p in (HERO / "rtl").glob("*.sv") if p.stem != "hero_pkg")
@@ -50,10 +50,6 @@ def test_two_cards():
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_found(name):
     module, old, new, testcase = FAULTS[name]
-    text = (HERO / "rtl" / f"{module}.sv").read_text()
-    assert text.count(old) == 1
-    faulty = TARGET / "pcie_card" / name / f"{module}.sv"
-    faulty.parent.mkdir(parents=True, exist_ok=True)
-    faulty.write_text(text.replace(old, new))
+    faulty = plant(f"pcie_card/{name}", HERO / "rtl" / f"{module}.sv", old, new)
     with pytest.raises(AssertionError, match="pcie_card.bench_pcie_card on icarus"):
         bench([faulty if m == module else m for m in MODULES], testcase=testcase)
