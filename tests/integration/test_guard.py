@@ -13,7 +13,6 @@ from lib.load import Load, trailer
 from lib.packets import udp4, udp6
 
 FORBIDDEN, ALLOWED = 4444, 5555
-LAG_SECONDS = 0.5  # what has been sent arrives within them
 RESUME_SECONDS = 30.0  # Bora looks again after ten times what a look took, which on a busy machine is a second
 # The program checks hooks in each poll, so they count at once; of ip rules Bora learns by an event.
 NOTICE_SECONDS = {"ip-rule": 1.5, "ip-rule-v6": 1.5}
