@@ -110,6 +110,20 @@ class Namespace:
         run("ip", "netns", "del", self.name, check=False)
 
 
+class Root(Namespace):
+    """The namespace that this program runs in; `close()` removes its name."""
+
+    def __init__(self, role="root"):
+        self.name = f"{PREFIX}{os.getpid()}-{next(self._numbers)}-{role}"
+        run("ip", "netns", "attach", self.name, str(os.getpid()))
+
+    def exec(self, *command, check=True, timeout=SECONDS, **more):
+        return run(*command, check=check, timeout=timeout, **more)
+
+    def popen(self, *command, **more):
+        return subprocess.Popen(command, **more)
+
+
 def remove_leftovers():
     """Removes namespaces of test runs that were killed before they could clean up."""
     for line in run("ip", "netns", "list", check=False).stdout.splitlines():

@@ -13,7 +13,7 @@ from lib.bora import Bora  # noqa: E402
 from lib.netns import Namespace, run  # noqa: E402
 from lib.ping import ping  # noqa: E402
 from vm import machine, topic_guest  # noqa: E402
-from vm.network import Root, find_card  # noqa: E402
+from vm.network import find_card  # noqa: E402
 
 COUNT = 200
 LINK_SECONDS = 60

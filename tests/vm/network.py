@@ -8,11 +8,10 @@ The router is the guest's own network namespace, as on a machine with real cards
 import contextlib
 import itertools
 import os
-import subprocess
 import time
 from pathlib import Path
 
-from lib.netns import Namespace, run
+from lib.netns import Root, run
 from lib.port import Port
 from lib.topology import Network
 from vm import machine
@@ -20,20 +19,6 @@ from vm import machine
 LINKS = 2
 LINK_SECONDS = 60  # an emulated igb needs four for its link, on a busy machine many more
 FORWARDING_SECONDS = 30
-
-
-class Root(Namespace):
-    """The namespace that this program runs in."""
-
-    def __init__(self):
-        self.name = f"bc-{os.getpid()}-root"
-        run("ip", "netns", "attach", self.name, str(os.getpid()))
-
-    def exec(self, *command, check=True, timeout=60, **more):
-        return run(*command, check=check, timeout=timeout, **more)
-
-    def popen(self, *command, **more):
-        return subprocess.Popen(command, **more)
 
 
 class CardNetwork(Network):
