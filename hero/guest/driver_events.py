@@ -79,7 +79,8 @@ def without_bus(name):
     switch(folder, BUS_MASTER, True)
 
 
-REFUSED = ("memory refused completions", "card and driver are out of step")  # what a card without its bus does, in the kernel's log
+# what a card without its bus does, in the kernel's log
+REFUSED = ("memory refused completions", "card and driver are out of step", "the card lost its receive buffers", "the card lost frames that it was to send")
 RESETS = (function_level, by_ethtool, by_somebody_else, by_self_test, down_up, without_bus)
 
 
@@ -165,6 +166,24 @@ def bus_errors():
     return f"{works()}, {after['resets'] - before['resets']} resets, {after['bus_error']} bus errors"
 
 
+@step
+def lost_frames():
+    """A card that cannot read a vector of frames loses them without a word, and is reset."""
+    EXPECTED.extend(REFUSED)
+    name, said = interfaces()[1], REFUSED[-1]
+    folder, before = device(name), log().count(said)
+    works((0, 1))  # the neighbour is known, so that the host says nothing
+    for _ in range(3):  # unless the host says something, and the card is reset for that
+        switch(folder, BUS_MASTER, False)
+        run("ping -q -c 1 -W 1 10.0.1.2", check=False)
+        switch(folder, BUS_MASTER, True)
+        time.sleep(4)
+        wait_for_link(name)
+        if log().count(said) > before:
+            return works()
+    raise AssertionError(f"the driver did not notice: {counters(name)}")
+
+
 @long_step
 def errors_of_the_port():
     """A fatal and another error, which the port of a card reports, are recovered from. Linux gives up on QEMU's ports (docs/hero-linux.md)."""
@@ -248,6 +267,17 @@ def many_removals():
     for _ in range(20):
         said = remove_module()
     return f"20 times, then {said}"
+
+
+@long_step
+def leaks():
+    """The driver has let go of all memory, on the debug kernel."""
+    said, report = remove_module(), "/sys/kernel/debug/kmemleak"
+    for _ in range(2):  # what is new is shown from the second on
+        run(f"echo scan >{report}; sleep 6")
+    found = run(f"cat {report}")
+    assert not found, found
+    return said
 
 
 @long_step

@@ -90,6 +90,8 @@ struct hero_ring {
 	u32 given;		/* descriptors since the card's reset */
 	u32 done;		/* completions taken */
 	u32 vector;		/* vectors given */
+	bool starved;		/* the last look saw that the card had none of them */
+	u32 starved_done;	/* completions taken then */
 };
 
 struct hero_rx_stats {
@@ -109,8 +111,6 @@ struct hero_rx {
 	struct page_pool *pool;
 	struct xdp_rxq_info rxq;
 	struct page *pages[HERO_SLOTS];
-	bool starved;		/* the last look saw a card without buffers */
-	u32 starved_done;	/* completions taken then */
 	struct hero_rx_stats stats;
 };
 
@@ -330,6 +330,7 @@ bool hero_ring_next(struct hero_ring *ring, u64 *word);
 bool hero_ring_has_room(struct hero_ring *ring);
 void hero_ring_describe(struct hero_ring *ring, unsigned int index, dma_addr_t dma, u32 len);
 void hero_ring_give(struct hero_ring *ring, unsigned int count);
+bool hero_ring_lost_vector(struct hero_ring *ring, bool has_none);
 
 /* hero_rx.c */
 int hero_rx_open(struct hero *hero);
@@ -345,6 +346,7 @@ int hero_tx_poll(struct napi_struct *napi, int budget);
 void hero_tx_flush(struct hero *hero);
 bool hero_tx_frame(struct hero *hero, struct xdp_frame *frame);
 void hero_tx_stop(struct hero *hero);
+bool hero_tx_lost_frames(struct hero *hero);
 
 /* hero_xdp.c */
 enum hero_xdp_flag { HERO_XDP_SENT = 1, HERO_XDP_REDIRECTED = 2 };

@@ -46,6 +46,8 @@ void hero_watch(struct work_struct *work)
 		hero_reset_later(hero, "the card was reset by somebody else");
 	else if (hero_rx_lost_buffers(hero))
 		hero_reset_later(hero, "the card lost its receive buffers");
+	else if (hero_tx_lost_frames(hero))
+		hero_reset_later(hero, "the card lost frames that it was to send");
 	else if (hero_card_has_other_peers(hero))
 		hero_reset_later(hero, "the cards of its bus are others");
 	if (events || time_after_eq64(get_jiffies_64(), hero->stale)) {

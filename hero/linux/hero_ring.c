@@ -104,6 +104,7 @@ void hero_ring_init(struct hero_ring *ring)
 	ring->done = 0;
 	ring->vector = 0;
 	ring->room = 0;
+	ring->starved = false;
 }
 
 /* Whether the next completion has come, and what it says. The caller counts it in `done`. */
@@ -154,4 +155,21 @@ void hero_ring_give(struct hero_ring *ring, unsigned int count)
 	WRITE_ONCE(ring->given, ring->given + count);
 	/* iowrite32() orders it after the descriptors */
 	hero_write(ring->hero, ring->reg, address | count);
+}
+
+/* Whether the driver waits for descriptors that the card does not have: a vector that it could not
+ * read is gone, without completions. It takes two looks between which nothing comes, because a poll
+ * may be at it, or a vector on its way.
+ */
+bool hero_ring_lost_vector(struct hero_ring *ring, bool has_none)
+{
+	u32 done = READ_ONCE(ring->done);
+	bool starved, lost;
+	u64 word;
+
+	starved = has_none && READ_ONCE(ring->given) != done && !hero_ring_next(ring, &word);
+	lost = starved && ring->starved && ring->starved_done == done;
+	ring->starved = starved;
+	ring->starved_done = done;
+	return lost;
 }

@@ -118,7 +118,6 @@ void hero_rx_start(struct hero *hero)
 
 	for (k = 0; k < HERO_PRIORITIES; k++) {
 		hero_ring_init(&hero->rx[k].ring);
-		hero->rx[k].starved = false;
 		local_bh_disable();
 		hero_rx_refill(hero, &hero->rx[k]);
 		local_bh_enable();
@@ -145,28 +144,19 @@ void hero_rx_stop(struct hero *hero)
 #define HERO_LEVELS_HELD(levels, priority)	((levels) >> (16 + 8 * (priority)) & 0xff)
 #define HERO_LEVELS_NO_VECTOR			2
 
-/* Whether the card has no buffer of a ring while the driver has given some: a vector that it could
- * not read is gone, without completions. It takes two looks between which nothing comes, because a
- * poll may be at it.
- */
+/* Whether the card could not read a vector of buffers. */
 bool hero_rx_lost_buffers(struct hero *hero)
 {
 	u32 levels = hero_read(hero, HERO_LEVELS);
 	bool lost = false;
 	unsigned int k;
-	u64 word;
 
 	for (k = 0; k < HERO_PRIORITIES; k++) {
-		struct hero_rx *rx = &hero->rx[k];
-		u32 done = READ_ONCE(rx->ring.done);
-		bool starved;
+		struct hero_ring *ring = &hero->rx[k].ring;
+		bool has_none = !hero_is_gone(levels) && !HERO_LEVELS_HELD(levels, k) &&
+				(levels >> ring->level & 0xf) == HERO_LEVELS_NO_VECTOR;
 
-		starved = !hero_is_gone(levels) && !HERO_LEVELS_HELD(levels, k) &&
-			  (levels >> rx->ring.level & 0xf) == HERO_LEVELS_NO_VECTOR &&
-			  READ_ONCE(rx->ring.given) != done && !hero_ring_next(&rx->ring, &word);
-		lost |= starved && rx->starved && rx->starved_done == done;
-		rx->starved = starved;
-		rx->starved_done = done;
+		lost |= hero_ring_lost_vector(ring, has_none);
 	}
 	return lost;
 }

@@ -222,6 +222,12 @@ int hero_tx_poll(struct napi_struct *napi, int budget)
 	return 0;
 }
 
+/* Whether the card could not read a vector of frames. */
+bool hero_tx_lost_frames(struct hero *hero)
+{
+	return hero_ring_lost_vector(&hero->tx.ring, !hero_read(hero, HERO_TX_LEN));
+}
+
 /* Drops all that waits; the card is in reset. */
 void hero_tx_stop(struct hero *hero)
 {
