@@ -9,7 +9,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
 	test-vm-package coverage vm-quick test-instructions vm-short vm-short-topics vm-short-package fuzz-router fuzz-quick planted soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-instructions bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn hero-board lint fmt clean
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-instructions bench-nat bench-peers bench-rules bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-device hero-guest hero-module hero-dkms hero-qemu hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-debug hero-regress hero-syn hero-board lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -38,7 +38,7 @@ demo: build ## Forward real traffic between namespaces and show it
 # Stages of `make test`, and of `make test-all` with the minutes that each takes on two idle CPUs; what tells most comes first.
 TEST := lint test-ready unit hero-quick conformance-quick integration-quick fuzz-quick vm-quick test-instructions
 TEST_ALL := lint=3 test-ready=8 unit=4 doc-tests=2 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
-	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=75 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=40 test-selftests=240
+	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=85 hero-debug=75 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=40 test-selftests=240
 
 # scripts/stages needs the Python that `deps` installs.
 test: deps ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test
@@ -316,7 +316,13 @@ hero-long: hero-deps hero-qemu vm-deps hero-module ## HERO: the long runs
 	$(HERO_TB) -m long
 	$(MAKE) --no-print-directory hero-board
 
-hero-regress: hero-test hero-long ## HERO: all of it
+HERO_DEBUG := bring_up,self_test,pings,tcp,routes,neighbour,xdp,down_and_up,resets,link_loss,bus_errors,lost_frames,unplug,leaks
+hero-debug: hero-qemu vm-deps ## HERO: hero.ko on a kernel with KASAN, lockdep and kmemleak, which is built first
+	@scripts/install bc bison flex gcc libelf-dev libssl-dev make xz-utils
+	@scripts/as-root $(PYTHON) hero/guest/debug_kernel.py
+	@scripts/as-root env VM_BOOT_SECONDS=1800 $(PYTHON) hero/guest/run.py --kernel debug --driver --seconds 7200 --steps $(HERO_DEBUG)
+
+hero-regress: hero-test hero-long hero-debug ## HERO: all of it
 
 hero-syn: hero-deps ## HERO: resources and Fmax (ECP5), written to hero/syn/REPORT.md
 	$(HERO) hero/syn/run.py

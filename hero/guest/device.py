@@ -111,3 +111,18 @@ def qemu_options(sockets, memory):
         # vng takes the quotes away
         options.append(f"-device {shlex.quote(json.dumps(card))}")
     return options
+
+
+def sockets(folder):
+    """The ends of cables, as for --wire, that `cable_options` plugs in."""
+    return [f"socket:{folder}/wire{card}" for card in range(CARDS)]
+
+
+def cable_options(folder):
+    """QEMU's options for a virtio card at the other end of each cable."""
+    options = []
+    for card in range(CARDS):
+        wire = f"{folder}/wire{card}"
+        options.append(f"-netdev dgram,id=cable{card},local.type=unix,local.path={wire}.peer,remote.type=unix,remote.path={wire}")
+        options.append(f"-device virtio-net-pci,netdev=cable{card}")
+    return options

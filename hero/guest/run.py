@@ -10,9 +10,9 @@
 The script runs as root with the machine's file system, and gets two arguments: the folder that it shares with the host, and the file
 for its results, whose last line must be `done`; what it writes to the second serial port comes after that. Wires: `echo`, the default,
 sends frames to each card and notes what comes back (shared/wireN, a line of hexadecimal digits a frame); `namespaces`: the cable of
-card N is the TAP interface `wire` in the namespace heroN, up, where --host COMMAND can use it; or the ends as hero-device's --wire has
-them, by commas. --driver stands for
-the module, namespaces, driver_host.py, which runs commands for the script, and access to the cards' registers for programs.
+card N is the TAP interface `wire` in the namespace heroN, up, where --host COMMAND can use it; `guest`: it is a virtio card of the
+guest itself; or the ends as hero-device's --wire has them, by commas. --driver stands for the module, namespaces if no other wires are
+asked for, driver_host.py, which runs commands for the script, and access to the cards' registers for programs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ ROOT = HERE.parents[1]
 if not __package__:
     sys.path.insert(0, str(ROOT))
 
-from hero.guest import device  # noqa: E402
+from hero.guest import debug_kernel, device  # noqa: E402
 from tests.vm import kernels, machine, qemu  # noqa: E402
 
 MEMORY = "2G"
@@ -86,17 +86,17 @@ def namespaces(prefix):
                 subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
-def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=""):
-    """Boots a guest with the cards of a running device, loads `module`, and runs `script`, a list with its arguments. QEMU's monitor is at
-    shared/monitor. Returns what the script wrote, and why it failed or None."""
+def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append="", devices=(), cpus=machine.CPUS):
+    """Boots a guest with the cards of a running device and other devices (options of QEMU), loads `module`, and runs `script`, a list with its
+    arguments. QEMU's monitor is at shared/monitor. Returns what the script wrote, and why it failed or None."""
     results = shared / "results"
     load = f"insmod {module} && " if module else ""
     inside = f"{load}exec /usr/bin/python3 {script[0]} {shlex.join(map(str, (shared, results, *script[1:])))}"
     passed = [f"BORA={os.environ['BORA']}"] if "BORA" in os.environ else []
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", *passed, "sh", "-c", inside]
-    options = [*device.qemu_options(running.sockets(), MEMORY), f"-qmp unix:{shared}/monitor,server=on,wait=off",
+    options = [*device.qemu_options(running.sockets(), MEMORY), *devices, f"-qmp unix:{shared}/monitor,server=on,wait=off",
                f"-chardev file,id=late,path={shared}/late -device isa-serial,chardev=late,index=1"]
-    _, why = machine.run(kernel, (), command, shared, seconds, f"{APPEND} {append}", options, qemu=qemu.get(), memory=MEMORY)
+    _, why = machine.run(kernel, (), command, shared, seconds, f"{APPEND} {append}", options, cpus, qemu.get(), MEMORY)
     text = "".join(path.read_text(errors="replace") for path in (results, shared / "late") if path.exists())
     return text, None if text.endswith("done\n") else why or "the script did not write `done`"
 
@@ -111,7 +111,7 @@ def wired(program, model, shared, wires, prefix):
     """A running device whose cables have the ends that --wires names. The script finds the namespaces' prefix in shared/namespaces."""
     with contextlib.ExitStack() as stack:
         names = stack.enter_context(namespaces(prefix)) if wires == "namespaces" else []
-        ends = [f"tap:wire,netns={name}" for name in names] or (None if wires == "echo" else wires.split(","))
+        ends = [f"tap:wire,netns={name}" for name in names] or {"echo": None, "guest": device.sockets(shared / "device")}.get(wires, wires.split(","))
         running = stack.enter_context(device.Device(program, model, shared / "device", ends))
         (shared / "namespaces").write_text(prefix)
         for name in names:
@@ -141,23 +141,24 @@ def host_command(command, shared):
 def main():
     """Exit code 1 if the script did not end well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", default="newest", choices=kernels.SERIES)
+    parser.add_argument("--kernel", default="newest", choices=[*kernels.SERIES, "debug"], help="debug: that of debug_kernel.py")
     parser.add_argument("--module", type=Path, help="a kernel module to load first")
     parser.add_argument("--driver", action="store_true", help="test the driver; see above")
     parser.add_argument("--script", type=Path, help="what runs in the guest; without a folder, one of this folder")
     parser.add_argument("--steps", default="", help="more arguments for the script, by commas; driver_guest.py: the steps to run")
-    parser.add_argument("--wires", default="echo", help="echo, namespaces, or ends of cables")
+    parser.add_argument("--wires", help="echo, namespaces, guest, or ends of cables")
     parser.add_argument("--prefix", default="hero", help="what the names of the namespaces begin with, instead of hero")
     parser.add_argument("--host", help="a shell command that runs beside the guest; $SHARED is the shared folder")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
+    parser.add_argument("--count", action="store_true", help="one CPU, and a clock that counts its instructions, one a nanosecond")
     parser.add_argument("--device", type=Path, default=PROGRAM, help="hero-device")
     parser.add_argument("--model", type=Path, default=MODEL, help="the library with the cards")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what the script may take")
     arguments = parser.parse_args()
-    kernel = kernels.get(arguments.kernel)
+    kernel = debug_kernel.get() if arguments.kernel == "debug" else kernels.get(arguments.kernel)
     if arguments.driver:
         arguments.module = module_of(kernel)
-        arguments.wires = "namespaces"
+        arguments.wires = arguments.wires or "namespaces"
         arguments.host = f"exec {shlex.join([sys.executable, str(HERE / 'driver_host.py')])} $SHARED"
         arguments.append = f"iomem=relaxed {arguments.append}"
     script = arguments.script or (DRIVER_SCRIPT if arguments.driver else SCRIPT)
@@ -166,9 +167,12 @@ def main():
     shutil.rmtree(shared, ignore_errors=True)
     shared.mkdir(parents=True)
     module = arguments.module and arguments.module.resolve()
-    with wired(arguments.device, arguments.model, shared, arguments.wires, arguments.prefix) as running, host_command(arguments.host, shared):
+    wires = arguments.wires or "echo"
+    more = device.cable_options(shared / "device") if wires == "guest" else []
+    more += ["-icount shift=0"] if arguments.count else []
+    with wired(arguments.device, arguments.model, shared, wires, arguments.prefix) as running, host_command(arguments.host, shared):
         program = [script, *filter(None, arguments.steps.split(","))]
-        text, why = guest(kernel, running, shared, program, module, arguments.seconds, arguments.append)
+        text, why = guest(kernel, running, shared, program, module, arguments.seconds, arguments.append, more, 1 if arguments.count else machine.CPUS)
         if not running.is_running() and running.pid.exists():
             why = f"hero-device ended: {running.log.read_text()[-2000:]}"
     print(text)
