@@ -55,5 +55,10 @@ def test_suspend():
 
 
 @pytest.mark.skipif(not BORA.exists(), reason=f"missing: {BORA}")
+def test_conformance():
+    _run("newest", "--script", "conformance_guest.py", "--wires", "guest")
+
+
+@pytest.mark.skipif(not BORA.exists(), reason=f"missing: {BORA}")
 def test_bora():
     _run("newest", "--script", "bora_guest.py")

@@ -11,10 +11,10 @@ from lib.packets import fill_header_checksum, payload, udp4
 
 
 def discarded(net):
-    """The sum of all that the kernel and Bora count as malformed or dropped."""
+    """The sum of all that the kernel, Bora and the cards count as malformed or dropped."""
     snmp = net.router.snmp()
     total = snmp["IpInHdrErrors"] + snmp["IpExtInTruncatedPkts"] + snmp["IpInDiscards"]
-    return total + (net.bora.totals()["dropped"] if net.bora else 0)
+    return total + (net.bora.totals()["dropped"] if net.bora else 0) + net.over.discarded(net)
 
 
 def check_malformed(net, packet):

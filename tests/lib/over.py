@@ -5,11 +5,15 @@ Bora's ports are below it, or the same.
     vlan    r0 is VLAN 100 on the veth v0; hosts send and get frames with its tag
     bond    r0 and r1 are bonds of two veths, r2 is one of one; hosts have bonds of the same size
     vrf     r0 is a veth in the VRF `red`
+    hero    r0 is a HERO card of a guest, whose cable ends at another card of the guest (hero/guest/conformance_guest.py)
 """
 
+import re
 import struct
+import time
+from pathlib import Path
 
-from lib.netns import Namespace
+from lib.netns import Namespace, Root, queue_options
 from lib.port import Port
 
 VLAN = 100
@@ -24,6 +28,7 @@ class Plain:
     router_kind = Namespace
     port_kind = Port
     words = ""  # what `ip route` needs to find the routes
+    patience = 1  # times the time that a frame may take
 
     def prepare(self, router):
         """Before the first link."""
@@ -36,8 +41,24 @@ class Plain:
         """The host's interfaces on a link."""
         return [f"h{link}"]
 
+    def connect(self, net, link, host):
+        """Makes the ends of a link, in the router and in the host."""
+        # without driver XDP if the peer has more
+        queues, peer_queues = map(queue_options, (1, 2) if net.generic else (net.queues, net.queues))
+        for number, (port, end) in enumerate(zip(self.ports(link), self.hosts_ends(link))):
+            macs = (net.router_mac(link), net.host_mac(link)) if number == 0 else ()
+            ours, theirs = (["address", mac] for mac in macs) if macs else ([], [])
+            net.router.ip("link", "add", port, *ours, *queues, "type", "veth", "peer", "name", end, *theirs, *peer_queues, "netns", host.name)
+            host.set_sysctl(f"net/ipv6/conf/{end}/disable_ipv6", 1)
+            # A veth takes redirected XDP frames only while its peer polls, which GRO turns on.
+            host.exec("ethtool", "-K", end, "gro", "on")
+
     def join(self, net, link, host):
         """Makes what has the addresses of the veths; sets the host's end up."""
+
+    def discarded(self, net):
+        """Packets that were malformed, and that Linux did not see."""
+        return 0
 
 
 class TaggedPort(Port):
@@ -129,7 +150,43 @@ class Vrf(Plain):
         net.router.ip("link", "set", f"r{link}", "master", "red")
 
 
-KINDS = {kind.name: kind for kind in (Plain, Vlan, Bond, Vrf)}
+class Hero(Plain):
+    """HERO's cards, which forward by themselves only in the namespace that the guest began with."""
+
+    name = "hero"
+    router_kind = Root
+    patience = 10  # they are simulated
+
+    def connect(self, net, link, host):
+        port, end = interfaces("hero")[link], self._end(link)
+        net.router.batch([f"link set {port} down", f"link set {port} name r{link} address {net.router_mac(link)}",
+                          f"link set {end} down", f"link set {end} name h{link} address {net.host_mac(link)} netns {host.name}"])
+        host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
+
+    def discarded(self, net):
+        texts = [net.router.exec("ethtool", "-S", name).stdout for name in interfaces("hero")]
+        return sum(int(re.search(r"bad_checksum: (\d+)", text)[1]) for text in texts)
+
+    @staticmethod
+    def _end(link):
+        """The interface at the other end of a card's cable: the first, as those of the links before are with their hosts."""
+        wanted = len(interfaces("hero")) - link
+        for _ in range(200):  # others may still be on their way back from hosts that are gone
+            found = interfaces("virtio_net")
+            if len(found) == wanted:
+                return found[0]
+            time.sleep(0.1)
+        raise RuntimeError(f"{found} are the ends of cables, of which there should be {wanted}")
+
+
+def interfaces(driver):
+    """The interfaces here that have a driver, in the order of their places on the bus."""
+    folders = [folder for folder in Path("/sys/class/net").iterdir() if (folder / "device/driver").exists()]
+    found = [(str((folder / "device").resolve()), folder.name) for folder in folders if (folder / "device/driver").resolve().name == driver]
+    return [name for _, name in sorted(found)]
+
+
+KINDS = {kind.name: kind for kind in (Plain, Vlan, Bond, Vrf, Hero)}
 
 # Conformance tests that are not run over a kind, and why; the name of a test, perhaps with the beginning of its parameters.
 NO_SENSE = {
@@ -139,6 +196,10 @@ NO_SENSE = {
     },
     "bond": {},
     "vrf": {},
+    "hero": {
+        "test_06_ethernet_padding_trimmed[kernel": "a card forwards a frame with the padding that it came with",
+        "test_06_long_padding_trimmed[kernel": "a card forwards a frame with the padding that it came with",
+    },
 }
 
 

@@ -14,7 +14,7 @@ import time
 
 from lib import packets
 from lib.bora import Bora
-from lib.netns import Namespace, queue_options
+from lib.netns import Namespace
 from lib.over import KINDS
 from lib.port import wait_readable
 from lib.wires import WIRES
@@ -135,16 +135,7 @@ class Network:
 
     def _connect(self, link):
         host = self._namespace(f"h{link}")
-        # without driver XDP if the peer has more
-        queues, peer_queues = map(queue_options, (1, 2) if self.generic else (self.queues, self.queues))
-        ends = list(zip(self.over.ports(link), self.over.hosts_ends(link)))
-        for number, (port, end) in enumerate(ends):
-            macs = (self.router_mac(link), self.host_mac(link)) if number == 0 else ()
-            ours, theirs = (["address", mac] for mac in macs) if macs else ([], [])
-            self.router.ip("link", "add", port, *ours, *queues, "type", "veth", "peer", "name", end, *theirs, *peer_queues, "netns", host.name)
-            host.set_sysctl(f"net/ipv6/conf/{end}/disable_ipv6", 1)
-            # A veth takes redirected XDP frames only while its peer polls, which GRO turns on.
-            host.exec("ethtool", "-K", end, "gro", "on")
+        self.over.connect(self, link, host)
         self.over.join(self, link, host)
         host.ip("link", "set", f"h{link}", "arp", "off", "mtu", str(self.mtu(link)), "up")
         self.configure_link(link)
@@ -184,7 +175,7 @@ class Network:
 
     def wait_for_links(self):
         """Waits until every link is up and has its link-local address."""
-        for _ in range(200):
+        for _ in range(200 * self.over.patience):
             text = self.router.ip("-6", "address", "show", "scope", "link").stdout
             if text.count("inet6 fe80") == len(self.hosts) and "tentative" not in text:
                 return
@@ -193,7 +184,7 @@ class Network:
 
     def wait_until_forwarding(self, seconds=5.0):
         """Sends probes until one arrives for each family, then drains."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * self.over.patience
         while not (self.probe(4, 0.1) and self.probe(6, 0.1)):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.backend}: nothing is forwarded after {seconds} s")
@@ -244,7 +235,7 @@ class Network:
         if self.bora is not None:
             if self._sysctl_changed:
                 time.sleep(1.3)  # sysctls without an event are read once a second
-            self.bora.wait_in_sync()
+            self.bora.wait_in_sync(5.0 * self.over.patience)
         self._sysctl_changed = False
 
     def undo(self):
@@ -289,7 +280,7 @@ class Network:
         self.hosts[link].send(self.frame(packet, link))
         wanted = self.forwarded(packet, to)
         self.extra = []
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * self.over.patience
         while time.monotonic() < deadline:
             for port in wait_readable(self.hosts, deadline - time.monotonic()):
                 got = port.receive_now()
@@ -303,9 +294,9 @@ class Network:
         """Captures on all hosts until `count` frames have come (or `timeout`), then until no more come for `quiet` seconds.
 
         Returns a list of (host number, frame) in the order of arrival."""
-        quiet = quiet if quiet is not None else (0.02 if self.bora is None else 0.05)
+        quiet = (quiet if quiet is not None else (0.02 if self.bora is None else 0.05)) * self.over.patience
         got = []
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * self.over.patience
         while True:
             enough = count is not None and len(got) >= count
             wait = quiet if enough or count is None else deadline - time.monotonic()

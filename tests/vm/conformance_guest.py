@@ -44,7 +44,7 @@ def body(how, say):
     failed = 0
     for backend in task["backends"]:
         tally, started = Tally(say), time.monotonic()
-        words = ["-q", "--over", task["over"], "--backend", backend, *task["pytest"]]
+        words = ["-q", f"--over={task['over']}", f"--backend={backend}", *task["pytest"]]
         where = [str(TESTS / "conformance" / name) for name in task["files"]] or [str(TESTS / "conformance")]
         code = pytest.main(["-c", str(TESTS / "pytest.ini"), "--rootdir", str(TESTS), *words, *where], plugins=[tally])
         counts = ", ".join(f"{count} {what}" for what, count in sorted(tally.counts.items()))
