@@ -9,7 +9,7 @@ fault("gate-ttl", GATE, "if (ip->ttl <= 1 && !to_us)", "if (ip->ttl < 1 && !to_u
 fault("gate-hop-limit", GATE, "if (ip->hop_limit <= 1)", "if (ip->hop_limit < 1)", "a packet with hop limit 1 is forwarded")
 fault("ttl-checksum", PACKET, "bpf_htons(0x0100)", "bpf_htons(0x0200)", "the checksum is wrong after the TTL is one less")
 fault("hop-limit-by-two", EXPRESS, "p->ip6->hop_limit--;", "p->ip6->hop_limit -= 2;", "the hop limit is two less")
-fault("header-checksum", PACKET, "return fold(sum) == 0xffff;", "return fold(sum) != 0;", "wrong header checksums are not seen")
+fault("header-checksum", PACKET, "return (sum & 0xffff) + (sum >> 16) == 0xffff;", "return sum != 0;", "wrong header checksums are not seen")
 fault("own-source", GATE, "if (is_own4(ip->saddr) ||", "if (", "packets that claim to come from the router are forwarded")
 fault("gate-forwarding6", GATE, "if (!(in->flags & BORA_PORT_FORWARD6))", "if (!(in->flags & BORA_PORT_FORWARD6) && in->flags > 0xffff)", "IPv6 is forwarded where Linux forwards none")
 fault("mac-check", PACKET, "bpf_cpu_to_be64(0xffffffffffff0000ull)", "bpf_cpu_to_be64(0xffffffff00000000ull)", "the last octets of the MAC are not compared")
@@ -31,7 +31,7 @@ fault("link-local", PACKET, "first >> 22 == 0x3fa ||", "first >> 22 == 0x3fb ||"
 about("hooks")
 fault("forward-hook", GUARD, "holds_transit(net, KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD]), &trusted[0][1]) ||", "", "rules in the forward hook are passed by")
 fault("tc-ingress", GUARD, "nf_at_ingress_of(dev, v6) || tc_at_ingress(dev) || xfrm_holds(net)", "nf_at_ingress_of(dev, v6) || xfrm_holds(net)", "tc filters at the input are passed by")
-fault("egress-hook", EXPRESS, "if (output_holds(in, out, port))", "if (v6 && output_holds(in, out, port))", "hooks at the output are passed by")
+fault("egress-hook", EXPRESS, "if (output_holds(in, out, *port))", "if (v6 && output_holds(in, out, *port))", "hooks at the output are passed by")
 fault("ipsec-forward", GUARD, "return xfrm_decides(net, XFRM_OUT) || xfrm_decides(net, XFRM_FORWARD);", "return xfrm_decides(net, XFRM_OUT);",
       "IPsec policies for what is forwarded are passed by")
 fault("ipsec-in-tunnel", GUARD, "return has_xfrm_policies(net, direction) || xfrm_blocks(net, direction);",

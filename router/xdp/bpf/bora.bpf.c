@@ -103,7 +103,7 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 	__be16 type = 0;
 
 	p.poll = poll_of(dev);
-	if (!port)
+	if (!port || !p.poll)
 		return XDP_PASS;
 	count = counters_of(port->index);
 	if (!count)
@@ -192,7 +192,7 @@ static __always_inline int flow_decides(struct xdp_md *ctx)
 
 	row = input_of_flow(ctx, &p, &type);
 	count = counters_of(p.port);
-	if (!row || !count)
+	if (!row || !count || !p.poll)
 		return count ? pass(count, BORA_GUARD) : XDP_PASS;
 	barrier_var(row); /* else clang adds to it before it is known not to be NULL */
 	p.ifindex = row->ifindex;
@@ -232,7 +232,7 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	dev = device_of(ctx);
 	in = port_of_interface(ctx->ingress_ifindex);
 	p.poll = poll_of(dev);
-	if (!in || ((!p.poll || !p.poll->found) && is_elsewhere(dev)))
+	if (!in || !p.poll || (!p.poll->found && is_elsewhere(dev)))
 		return XDP_PASS; /* not a port yet, or no longer */
 	if (was_injected(in))
 		return XDP_PASS; /* counted when it was punted */

@@ -14,6 +14,9 @@
 struct way {
 	__u8 macs[2 * ETH_ALEN] __attribute__((aligned(8))); /* destination, source */
 	__u32 port; /* number, or BORA_MAX_INTERFACES */
+	__u32 hop; /* number of the adjacency; 0: Linux has said the way */
+	__u16 mtu; /* octets of an IP packet that may leave by the adjacency */
+	bool known; /* an earlier packet of the poll left by it */
 };
 
 /* Whether Linux fragments the packet, or answers that it is too big. */
@@ -55,29 +58,50 @@ static __always_inline __u32 hop_of(const struct bora_port *in, const void *addr
 	return has_fib(in, v6) ? fib_hop(fib_lookup(address, v6)) : 0;
 }
 
-static __always_inline bool is_destination(const struct poll *poll, const __be32 *address, bool v6)
-{
-	return poll->destination[0] == address[0] &&
-	       (!v6 || (poll->destination[1] == address[1] && poll->destination[2] == address[2] &&
-			poll->destination[3] == address[3]));
-}
-
-/* What Bora's FIB says of the packet's destination. It is looked up once for packets of a poll that follow each other. */
+/* What Bora's FIB says of the packet's destination. It is looked up once for packets of a poll that follow each other. The gate has seen them. */
 static __always_inline __u32 hop_of_destination(const struct packet *p, bool v6, const struct bora_port *in)
 {
 	const __be32 *address = !v6 ? &p->ip4->daddr : p->ip6->daddr.in6_u.u6_addr32;
 	struct poll *poll = p->poll;
 
-	if (!poll)
-		return hop_of(in, address, v6);
 	if (!has_fib(in, v6))
 		return 0;
-	if ((poll->found & POLL_HOP(v6)) && is_destination(poll, address, v6))
+	if (poll->found & POLL_HOP(v6))
 		return poll->hop;
 	poll->hop = fib_hop(fib_lookup(address, v6));
-	poll->found = (poll->found & ~POLL_HOP(!v6)) | POLL_HOP(v6);
-	__builtin_memcpy(poll->destination, address, v6 ? sizeof(poll->destination) : sizeof(*address));
+	poll->found |= POLL_HOP(v6);
 	return poll->hop;
+}
+
+/* Takes the way of an earlier packet of the poll, if it left by the same adjacency, and this one is not too big for it. */
+static __always_inline bool take_known_way(const struct packet *p, __u32 hop, struct way *way)
+{
+	const struct poll *poll = p->poll;
+
+	if (poll->way_hop != hop || p->l3_length > poll->mtu)
+		return false;
+	__builtin_memcpy(way->macs, poll->macs, sizeof(way->macs));
+	way->port = poll->port;
+	way->known = true;
+	return true;
+}
+
+/*
+ * Keeps a way for the poll's next packets, if what decides about it is the same for all: a bridge and a bond choose by the packet, and
+ * two tags may make it too long.
+ */
+static __always_inline void keep_way(const struct packet *p, const struct bora_port *in, const struct bora_port *out,
+				     const struct way *way)
+{
+	struct poll *poll = p->poll;
+
+	if (!way->hop || out->ageing_ms || out->tags[TAG] || is_on_bond(out) ||
+	    (in->flags & BORA_PORT_BYPASS_NETFILTER))
+		return;
+	__builtin_memcpy(poll->macs, way->macs, sizeof(poll->macs));
+	poll->mtu = way->mtu;
+	poll->port = way->port;
+	poll->way_hop = way->hop;
 }
 
 /* The way by Bora's FIB. Linux has the last word on packets that are too big for it. */
@@ -91,12 +115,16 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const str
 		return hop & ~BORA_FIB_REASON;
 	if (!hop)
 		return ONLY_LINUX_KNOWS;
+	if (take_known_way(p, hop, way))
+		return REASON_NONE;
 	adjacency = fib_adjacency(hop);
 	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_INTERFACES)
 		return ONLY_LINUX_KNOWS;
 	if (adjacency->unconfirmed)
 		note_use(adjacency->unconfirmed);
 	way->port = adjacency->port;
+	way->mtu = adjacency->mtu;
+	way->hop = hop;
 	__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
 	return REASON_NONE;
 }
@@ -386,11 +414,43 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	return XDP_REDIRECT;
 }
 
+/*
+ * Looks whether the output takes the packet, and chooses the port of a bridge or a bond by the packet. `port` is the port below
+ * the output, or the bond.
+ */
+static __always_inline __u32 choose_port(struct xdp_md *ctx, const struct packet *p, bool v6, const struct bora_port *in,
+					 const struct port_row *row, const struct way *way, __u32 *port,
+					 const __u8 **tags)
+{
+	const struct bora_port *out = &row->port;
+	__u32 reason = check_output(p, v6, in, row);
+	struct bridge_station *station;
+
+	if (reason != REASON_NONE)
+		return reason;
+	if (out->ageing_ms) {
+		station = bridge_station(out, way->macs);
+		if (!station)
+			return BORA_BRIDGE;
+		if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && bridge_hooks_hold(device_of(ctx)))
+			return BORA_GUARD;
+		*port = station->port;
+		*tags = station->tags;
+	} else if (*port >= BORA_MAX_PORTS) {
+		*port = port_of_bond(p, v6, way->macs, *port);
+	}
+	if (*port >= BORA_MAX_PORTS)
+		return BORA_OUTPUT_DOWN;
+	if (output_holds(in, out, *port))
+		return BORA_GUARD;
+	keep_way(p, in, out, way);
+	return REASON_NONE;
+}
+
 static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct bora_counters *count)
 {
 	struct bora_port *out;
-	struct bridge_station *station;
 	struct port_row *row;
 	struct way way = {};
 	const __u8 *tags;
@@ -412,28 +472,18 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, reason);
 
 	row = port_row(way.port);
-	reason = check_output(p, v6, in, row);
-	if (reason != REASON_NONE || !row)
-		return pass(count, reason);
+	if (!row)
+		return pass(count, BORA_NOT_A_PORT);
 	out = &row->port;
-	if (way.port == (v6 ? in->below : in->index) && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
-		return pass(count, BORA_REDIRECT);
 	port = way.port < BORA_MAX_PORTS ? way.port : out->trunk;
 	tags = out->tags;
-	if (out->ageing_ms) {
-		station = bridge_station(out, way.macs);
-		if (!station)
-			return pass(count, BORA_BRIDGE);
-		if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && bridge_hooks_hold(device_of(ctx)))
-			return pass(count, BORA_GUARD);
-		port = station->port;
-		tags = station->tags;
-	} else if (port >= BORA_MAX_PORTS)
-		port = port_of_bond(p, v6, way.macs, port);
-	if (port >= BORA_MAX_PORTS)
-		return pass(count, BORA_OUTPUT_DOWN);
-	if (output_holds(in, out, port))
-		return pass(count, BORA_GUARD);
+	if (!way.known) {
+		reason = choose_port(ctx, p, v6, in, row, &way, &port, &tags);
+		if (reason != REASON_NONE)
+			return pass(count, reason);
+	}
+	if (way.port == (v6 ? in->below : in->index) && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
+		return pass(count, BORA_REDIRECT);
 	if (has_rules(in, v6)) {
 		int said = rules_decide(p, v6, in, out->index);
 

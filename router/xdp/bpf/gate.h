@@ -33,17 +33,21 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 					struct net_device *dev)
 {
 	struct iphdr *ip = p->l3;
-	bool to_us;
+	bool to_us = false;
 
 	if (!(in->flags & BORA_PORT_FORWARD4))
 		return BORA_FORWARDING_OFF;
 	if ((void *)(ip + 1) > p->end || ip->version != 4 || ip->ihl < 5)
 		return BORA_MALFORMED;
-	if (special4(ip->daddr) || special4(ip->saddr))
-		return BORA_SPECIAL_ADDRESS;
-	to_us = is_own4(ip->daddr);
-	if (is_own4(ip->saddr) || (to_us && !is_tunnelled(p, ip, in, dev)))
-		return BORA_LOCAL;
+	if (!has_known_addresses(p->poll, (void *)&ip->saddr, false)) {
+		if (special4(ip->daddr) || special4(ip->saddr))
+			return BORA_SPECIAL_ADDRESS;
+		to_us = is_own4(ip->daddr);
+		if (is_own4(ip->saddr) || (to_us && !is_tunnelled(p, ip, in, dev)))
+			return BORA_LOCAL;
+		if (!to_us)
+			p->poll->found |= POLL_PLAIN(false);
+	}
 	if (ip->ihl > 5)
 		return BORA_OPTIONS;
 	p->l3_length = bpf_ntohs(ip->tot_len);
@@ -94,10 +98,13 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 		return BORA_FORWARDING_OFF;
 	if ((void *)(ip + 1) > p->end || ip->version != 6)
 		return BORA_MALFORMED;
-	if (special6(&ip->daddr) || special6(&ip->saddr))
-		return BORA_SPECIAL_ADDRESS;
-	if (is_own6(&ip->daddr) || is_own6(&ip->saddr))
-		return BORA_LOCAL;
+	if (!has_known_addresses(p->poll, (void *)&ip->saddr, true)) {
+		if (special6(&ip->daddr) || special6(&ip->saddr))
+			return BORA_SPECIAL_ADDRESS;
+		if (is_own6(&ip->daddr) || is_own6(&ip->saddr))
+			return BORA_LOCAL;
+		p->poll->found |= POLL_PLAIN(true);
+	}
 	if (ip->nexthdr == IPPROTO_HOPOPTS)
 		return BORA_OPTIONS;
 	if (bpf_ntohs(ip->payload_len) > octets_from(p, ip + 1))
@@ -127,8 +134,7 @@ static __always_inline bool guard_holds(struct poll *poll, __u32 found, struct n
 	if (found & POLL_KNOWN(v6))
 		return found & POLL_HOLDS(v6);
 	holds = kernel_has_a_say(dev, v6);
-	if (poll)
-		poll->found |= POLL_KNOWN(v6) | (holds ? POLL_HOLDS(v6) : 0);
+	poll->found |= POLL_KNOWN(v6) | (holds ? POLL_HOLDS(v6) : 0);
 	return holds;
 }
 
@@ -136,7 +142,7 @@ static __always_inline bool guard_holds(struct poll *poll, __u32 found, struct n
 static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 				  const struct bora_port *in, struct net_device *dev)
 {
-	__u32 found = p->poll ? p->poll->found : 0, reason;
+	__u32 found = p->poll->found, reason;
 
 	if (!(found & POLL_KNOWN(v6)) && bpf_ktime_get_coarse_ns() > lease_until)
 		return BORA_NO_LEASE;

@@ -21,9 +21,13 @@
 /* A NAPI poll of this CPU (poll.h). */
 struct poll {
 	__u64 queue; /* struct xdp_dev_bulk_queue of this CPU at an output of the poll; 0: none yet */
-	__u32 found; /* bits POLL_KNOWN, POLL_HOLDS, POLL_HOP */
-	__u32 hop; /* what the FIB says of `destination`, if POLL_HOP is set */
-	__be32 destination[4]; /* IPv4: the first */
+	__u32 found; /* bits POLL_KNOWN, POLL_HOLDS, POLL_PLAIN, POLL_HOP */
+	__u32 hop; /* what the FIB says of the destination, if POLL_HOP is set */
+	__u64 addresses[4]; /* source and destination of the packet before; IPv4: the first word has both */
+	__u8 macs[2 * ETH_ALEN]; /* what a packet by the adjacency `way_hop` gets; destination, source */
+	__u16 mtu; /* octets of an IP packet that may leave by it */
+	__u16 port; /* number of the port or device that it leaves by */
+	__u32 way_hop; /* 0: none */
 };
 
 /*
@@ -45,7 +49,7 @@ struct packet {
 	__u16 session_length; /* octets that the header of a PPPoE session claims for the IP packet */
 	__be16 session; /* number of the PPPoE session; 0: none */
 	__be32 hidden_tag; /* VLAN tag beside the frame, as device_of_packet() has found it; 0: none */
-	struct poll *poll; /* the NAPI poll that it came in by; may be NULL */
+	struct poll *poll; /* the NAPI poll that it came in by */
 	bool hides_tag; /* a VLAN tag is beside the frame, and no VLAN device has been looked for */
 };
 
@@ -103,13 +107,14 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
-/* RFC 1071 over the twenty octets of a header without options. */
+/* RFC 1071 over the twenty octets of a header without options. Beyond 0xffff after two folds is wrong anyway. */
 static __always_inline bool header_checksum_good(const struct iphdr *ip)
 {
 	const __u32 *word = (const __u32 *)ip;
 	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
 
-	return fold(sum) == 0xffff;
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
 /* RFC 1624 equation 3 for TTL - 1. */
