@@ -65,7 +65,7 @@ pub enum Counter {
     BadFcs,
     /// Frames of fewer than 60 octets.
     Runt,
-    /// Frames too long for Ethernet.
+    /// Frames of more than the MTU and 14 octets, with a VLAN tag 18.
     Giant,
     /// IPv4 with a wrong header checksum.
     BadChecksum,
@@ -91,7 +91,7 @@ pub enum Counter {
     TransmitLength,
     /// Bus transactions that failed.
     BusError,
-    /// Vectors that found no room.
+    /// Vectors that found no room, or whose count was not 1 to 32.
     VectorRefused,
     /// Frames received, good or bad.
     Received,

@@ -376,7 +376,7 @@ pub enum Reason {
     BadFcs,
     /// Frames of fewer than 60 octets.
     Runt,
-    /// Frames too long for Ethernet.
+    /// Frames of more than the MTU and 14 octets, with a VLAN tag 18.
     Giant,
     /// No room between the clocks.
     InputFifoFull,
@@ -603,7 +603,7 @@ impl Reason {
             Self::CardReset => "It was in the card, on its way to the host, when the card was reset.",
             Self::BadFcs => "Frames with a wrong FCS.",
             Self::Runt => "Frames of fewer than 60 octets.",
-            Self::Giant => "Frames too long for Ethernet.",
+            Self::Giant => "Frames of more than the MTU and 14 octets, with a VLAN tag 18.",
             Self::InputFifoFull => "No room between the clocks.",
             Self::PeerVoqFull => "No room in the queue to another card.",
             Self::HostVoqFull => "No room in the queue to the host.",
