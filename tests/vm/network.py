@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from lib.netns import Root, run
+from lib.over import Plain
 from lib.port import Port
 from lib.topology import Network
 from vm import machine
@@ -26,6 +27,7 @@ class CardNetwork(Network):
 
     def __init__(self, kind, own_namespace=False):
         self.backend = "kernel"
+        self.over = Plain()
         self.kind = kind
         self.bora = None
         self.namespaces = []
