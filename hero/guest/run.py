@@ -86,7 +86,7 @@ def namespaces(prefix):
                 subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
-def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append="", devices=(), cpus=machine.CPUS):
+def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append="", devices=()):
     """Boots a guest with the cards of a running device and other devices (options of QEMU), loads `module`, and runs `script`, a list with its
     arguments. QEMU's monitor is at shared/monitor. Returns what the script wrote, and why it failed or None."""
     results = shared / "results"
@@ -96,7 +96,7 @@ def guest(kernel, running, shared, script, module=None, seconds=SECONDS, append=
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", *passed, "sh", "-c", inside]
     options = [*device.qemu_options(running.sockets(), MEMORY), *devices, f"-qmp unix:{shared}/monitor,server=on,wait=off",
                f"-chardev file,id=late,path={shared}/late -device isa-serial,chardev=late,index=1"]
-    _, why = machine.run(kernel, (), command, shared, seconds, f"{APPEND} {append}", options, cpus, qemu.get(), MEMORY)
+    _, why = machine.run(kernel, (), command, shared, seconds, f"{APPEND} {append}", options, qemu=qemu.get(), memory=MEMORY)
     text = "".join(path.read_text(errors="replace") for path in (results, shared / "late") if path.exists())
     return text, None if text.endswith("done\n") else why or "the script did not write `done`"
 
@@ -150,7 +150,6 @@ def main():
     parser.add_argument("--prefix", default="hero", help="what the names of the namespaces begin with, instead of hero")
     parser.add_argument("--host", help="a shell command that runs beside the guest; $SHARED is the shared folder")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
-    parser.add_argument("--count", action="store_true", help="one CPU, and a clock that counts its instructions, one a nanosecond")
     parser.add_argument("--device", type=Path, default=PROGRAM, help="hero-device")
     parser.add_argument("--model", type=Path, default=MODEL, help="the library with the cards")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what the script may take")
@@ -168,11 +167,10 @@ def main():
     shared.mkdir(parents=True)
     module = arguments.module and arguments.module.resolve()
     wires = arguments.wires or "echo"
-    more = device.cable_options(shared / "device") if wires == "guest" else []
-    more += ["-icount shift=0"] if arguments.count else []
+    cables = device.cable_options(shared / "device") if wires == "guest" else ()
     with wired(arguments.device, arguments.model, shared, wires, arguments.prefix) as running, host_command(arguments.host, shared):
         program = [script, *filter(None, arguments.steps.split(","))]
-        text, why = guest(kernel, running, shared, program, module, arguments.seconds, arguments.append, more, 1 if arguments.count else machine.CPUS)
+        text, why = guest(kernel, running, shared, program, module, arguments.seconds, arguments.append, cables)
         if not running.is_running() and running.pid.exists():
             why = f"hero-device ended: {running.log.read_text()[-2000:]}"
     print(text)

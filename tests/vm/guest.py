@@ -27,7 +27,7 @@ from vm.network import CardNetwork  # noqa: E402
 from vm.outage import ForkedSender, Stream  # noqa: E402
 
 CHECK_SECONDS = 600  # an idle machine needs a tenth
-START_SECONDS, RESET_SECONDS = 300, 120
+START_SECONDS, RESET_SECONDS = 500, 120  # the verifier of an emulated CPU needs a fifth of it
 # A kill or a restart takes no link down and next to no time; attaching or detaching the program may reset the card.
 SILENCE_MS = {"start": 20_000, "kill -9": 1500, "restart": 1500, "SIGTERM": 1500, "stop": 20_000}
 MAY_LOSE_LINK = ("start", "stop")
