@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lib.bora import Bora  # noqa: E402
-from lib.netns import Namespace, run  # noqa: E402
+from lib.netns import Namespace, Root, run  # noqa: E402
 from lib.ping import ping  # noqa: E402
 from vm import machine, topic_guest  # noqa: E402
 from vm.network import find_card  # noqa: E402
