@@ -6,18 +6,16 @@ The binary is the one that BORA names, or the newest of target/debug and target/
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from hero.guest.steps import CARDS, ROOT, connect, counters, fast, interfaces, loss, main, offloaded, ping, run, step, transfer, until
+from hero.guest.steps import (BORA, BORA_SECONDS, CARDS, bring_bora, connect, counters, fast, interfaces, loss, main, offloaded, ping, run, step,
+                              transfer, until)
 
 PREFIX = "10.1.1.0/24"
-READY_SECONDS = 900
-PROGRAM = Path("/run/bora-under-test")
 
 
 @step
@@ -29,17 +27,13 @@ def bring_up():
     ping(0, "10.1.1.1")
     until(lambda: offloaded(PREFIX), "the route is offloaded")
     assert fast(0, "10.1.1.1") == 3
-    run("mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf; modprobe tun")
-    builds = [ROOT / f"target/{profile}/bora" for profile in ("debug", "release")]
-    newest = max((path for path in builds if path.exists()), key=lambda path: path.stat().st_mtime, default=None)
-    # the shared file system is slow
-    run(f"strip -o {PROGRAM} {os.environ.get('BORA', newest)}")
-    return run(f"{PROGRAM} --version").strip()
+    bring_bora()
+    return run(f"{BORA} --version").strip()
 
 
 def show(what):
     """`bora show`, parsed."""
-    return json.loads(run(f"{PROGRAM} show {what} --json"))
+    return json.loads(run(f"{BORA} show {what} --json"))
 
 
 class Bora:
@@ -51,9 +45,9 @@ class Bora:
     def __enter__(self):
         ports = [part for name in interfaces() for part in ("--port", name)]
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen([PROGRAM, "run", *ports, "--path", self.path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen([BORA, "run", *ports, "--path", self.path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            until(lambda: "ready after" in self.log.read_text() or self.process.poll() is not None, "Bora is ready", READY_SECONDS)
+            until(lambda: "ready after" in self.log.read_text() or self.process.poll() is not None, "Bora is ready", BORA_SECONDS)
             assert self.process.poll() is None, self.log.read_text()
         except BaseException:
             self.process.kill()
@@ -63,7 +57,7 @@ class Bora:
     def __exit__(self, *_):
         self.process.terminate()
         code = self.process.wait(300)
-        run(f"{PROGRAM} stop --detach", check=False)
+        run(f"{BORA} stop --detach", check=False)
         assert code == 0, f"exit code {code}: {self.log.read_text()}"
 
 

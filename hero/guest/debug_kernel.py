@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 if not __package__:
     sys.path.insert(0, str(HERE.parents[1]))
 
-from tests.vm import kernels  # noqa: E402
+from tests.vm import headers, kernels  # noqa: E402
 
 SUITE, PACKAGE = "trixie", "linux-source-6.12"
 PLACE = kernels.CACHE / "kernels/debug"
@@ -65,21 +65,17 @@ def configure():
 def install():
     """Puts the kernel and its modules where those of Debian's packages are."""
     version = make("kernelrelease")
-    (ROOT / "boot").mkdir(parents=True, exist_ok=True)
-    (ROOT / "usr/lib").mkdir(parents=True, exist_ok=True)
-    if not (ROOT / "lib").exists():
-        (ROOT / "lib").symlink_to("usr/lib")
+    (ROOT / "boot").mkdir(parents=True)
     shutil.copy2(SOURCES / make("image_name"), ROOT / f"boot/vmlinuz-{version}")
     make("modules_install", f"INSTALL_MOD_PATH={ROOT}")
+    kernels.arrange(ROOT, version)
     (PLACE / "version").write_text(version)  # last, because this file marks the kernel as complete
 
 
 def build_driver(version):
     """Builds hero.ko for the kernel."""
     target = MODULES / version
-    target.mkdir(parents=True, exist_ok=True)
-    for file in (*DRIVER.glob("*.[ch]"), DRIVER / "Kbuild"):
-        shutil.copy2(file, target)
+    headers.copy_sources(DRIVER, target)
     make(f"M={target}", "modules")
 
 

@@ -52,8 +52,8 @@ class Device:
     def __init__(self, program, model, folder, wires=None, options=()):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.cables = [] if wires else [Cable(self.folder / f"wire{card}") for card in range(CARDS)]
-        ends = wires or [f"socket:{cable.path}" for cable in self.cables]
+        self.cables = [] if wires else [Cable(path) for path in cable_paths(self.folder)]
+        ends = wires or socket_ends(self.folder)
         self.command = [str(program), "--model", str(model), "--socket-dir", str(self.folder), *options,
                         *(f"--wire={card}={end}" for card, end in enumerate(ends))]
         self.log = self.folder / "device.log"
@@ -113,16 +113,20 @@ def qemu_options(sockets, memory):
     return options
 
 
-def sockets(folder):
-    """The ends of cables, as for --wire, that `cable_options` plugs in."""
-    return [f"socket:{folder}/wire{card}" for card in range(CARDS)]
+def cable_paths(folder):
+    """The sockets of cables that end at Unix datagrams; the other end of each is beside it, PATH.peer."""
+    return [Path(folder) / f"wire{card}" for card in range(CARDS)]
+
+
+def socket_ends(folder):
+    """These cables' ends, as --wire has them."""
+    return [f"socket:{path}" for path in cable_paths(folder)]
 
 
 def cable_options(folder):
-    """QEMU's options for a virtio card at the other end of each cable."""
+    """QEMU's options for a virtio card at the other end of each of these cables."""
     options = []
-    for card in range(CARDS):
-        wire = f"{folder}/wire{card}"
-        options.append(f"-netdev dgram,id=cable{card},local.type=unix,local.path={wire}.peer,remote.type=unix,remote.path={wire}")
+    for card, path in enumerate(cable_paths(folder)):
+        options.append(f"-netdev dgram,id=cable{card},local.type=unix,local.path={path}.peer,remote.type=unix,remote.path={path}")
         options.append(f"-device virtio-net-pci,netdev=cable{card}")
     return options

@@ -111,7 +111,8 @@ def wired(program, model, shared, wires, prefix):
     """A running device whose cables have the ends that --wires names. The script finds the namespaces' prefix in shared/namespaces."""
     with contextlib.ExitStack() as stack:
         names = stack.enter_context(namespaces(prefix)) if wires == "namespaces" else []
-        ends = [f"tap:wire,netns={name}" for name in names] or {"echo": None, "guest": device.sockets(shared / "device")}.get(wires, wires.split(","))
+        known = {"echo": None, "namespaces": [f"tap:wire,netns={name}" for name in names], "guest": device.socket_ends(shared / "device")}
+        ends = known[wires] if wires in known else wires.split(",")
         running = stack.enter_context(device.Device(program, model, shared / "device", ends))
         (shared / "namespaces").write_text(prefix)
         for name in names:
@@ -157,7 +158,6 @@ def main():
     kernel = debug_kernel.get() if arguments.kernel == "debug" else kernels.get(arguments.kernel)
     if arguments.driver:
         arguments.module = module_of(kernel)
-        arguments.wires = arguments.wires or "namespaces"
         arguments.host = f"exec {shlex.join([sys.executable, str(HERE / 'driver_host.py')])} $SHARED"
         arguments.append = f"iomem=relaxed {arguments.append}"
     script = arguments.script or (DRIVER_SCRIPT if arguments.driver else SCRIPT)
@@ -166,7 +166,7 @@ def main():
     shutil.rmtree(shared, ignore_errors=True)
     shared.mkdir(parents=True)
     module = arguments.module and arguments.module.resolve()
-    wires = arguments.wires or "echo"
+    wires = arguments.wires or ("namespaces" if arguments.driver else "echo")
     cables = device.cable_options(shared / "device") if wires == "guest" else ()
     with wired(arguments.device, arguments.model, shared, wires, arguments.prefix) as running, host_command(arguments.host, shared):
         program = [script, *filter(None, arguments.steps.split(","))]
@@ -179,4 +179,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except kernels.ArchiveError as error:
+        sys.exit(str(error))

@@ -1,6 +1,7 @@
 """What steps of a test in a guest are made of: commands there, commands of the host (driver_host.py), the cards' interfaces, the kernel's log."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -9,8 +10,11 @@ import time
 import traceback
 from pathlib import Path
 
+from tests.lib.netns import interfaces_of
+
 ROOT = Path(__file__).resolve().parents[2]
 CARDS = 4
+BORA, BORA_SECONDS = Path("/run/bora-under-test"), 900  # Bora's program in the guest, and the time in which it starts
 WAIT_SECONDS = 600  # an idle machine needs a tenth
 SHARED = Path(sys.argv[1])
 BAD_LOG = re.compile(r"WARNING:|BUG:|UBSAN:|Oops|general protection|refcount|Call Trace|detected.*hang|NETDEV WATCHDOG|hero.*(reset|step)")
@@ -83,9 +87,7 @@ def module():
 
 def interfaces():
     """The cards' interfaces, in the order of the cards."""
-    found = [(folder.resolve().parts[-3], folder.name) for folder in Path("/sys/class/net").iterdir()
-             if (folder / "device/driver").exists() and (folder / "device/driver").resolve().name == "hero"]
-    return [name for _, name in sorted(found)]
+    return interfaces_of("hero")
 
 
 def device(name):
@@ -101,6 +103,14 @@ def devlink_device(card=0):
 def set_parameter(name, value, card=0):
     """Sets a devlink parameter of one card at run time (docs/hero-linux.md)."""
     run(f"devlink dev param set {devlink_device(card)} name {name} value {value} cmode runtime")
+
+
+def bring_bora():
+    """Copies Bora to where it starts faster than from the shared file system: the program that BORA names, or the newest build."""
+    run("mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf; modprobe tun")
+    builds = [ROOT / f"target/{profile}/bora" for profile in ("debug", "release")]
+    newest = max((path for path in builds if path.exists()), key=lambda path: path.stat().st_mtime, default=None)
+    run(f"strip -o {BORA} {os.environ.get('BORA', newest)}")
 
 
 def all_interfaces():

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import subprocess
+from pathlib import Path
 
 PREFIX = "bc-"
 SECONDS = 120  # a command takes longer only if it hangs; a busy machine needs its time
@@ -49,6 +50,13 @@ def queue_options(queues):
     """Options of `ip link add` for an end of a veth with this many queues; None: Linux's default. An end with fewer receive
     queues than its peer has transmit queues cannot do driver XDP."""
     return ["numtxqueues", str(queues), "numrxqueues", str(queues)] if queues else []
+
+
+def interfaces_of(driver):
+    """The interfaces of the namespace of /sys that have a driver, in the order of their places on the bus."""
+    folders = [folder for folder in Path("/sys/class/net").iterdir() if (folder / "device/driver").exists()]
+    found = [(str((folder / "device").resolve()), folder.name) for folder in folders if (folder / "device/driver").resolve().name == driver]
+    return [name for _, name in sorted(found)]
 
 
 class Namespace:

@@ -11,9 +11,8 @@ Bora's ports are below it, or the same.
 import re
 import struct
 import time
-from pathlib import Path
 
-from lib.netns import Namespace, Root, queue_options
+from lib.netns import Namespace, Root, interfaces_of, queue_options
 from lib.port import Port
 
 VLAN = 100
@@ -158,32 +157,25 @@ class Hero(Plain):
     patience = 10  # they are simulated
 
     def connect(self, net, link, host):
-        port, end = interfaces("hero")[link], self._end(link)
+        port, end = interfaces_of("hero")[link], self._end(link)
         net.router.batch([f"link set {port} down", f"link set {port} name r{link} address {net.router_mac(link)}",
                           f"link set {end} down", f"link set {end} name h{link} address {net.host_mac(link)} netns {host.name}"])
         host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
 
     def discarded(self, net):
-        texts = [net.router.exec("ethtool", "-S", name).stdout for name in interfaces("hero")]
+        texts = [net.router.exec("ethtool", "-S", name).stdout for name in interfaces_of("hero")]
         return sum(int(re.search(r"bad_checksum: (\d+)", text)[1]) for text in texts)
 
     @staticmethod
     def _end(link):
         """The interface at the other end of a card's cable: the first, as those of the links before are with their hosts."""
-        wanted = len(interfaces("hero")) - link
+        wanted = len(interfaces_of("hero")) - link
         for _ in range(200):  # others may still be on their way back from hosts that are gone
-            found = interfaces("virtio_net")
+            found = interfaces_of("virtio_net")
             if len(found) == wanted:
                 return found[0]
             time.sleep(0.1)
         raise RuntimeError(f"{found} are the ends of cables, of which there should be {wanted}")
-
-
-def interfaces(driver):
-    """The interfaces here that have a driver, in the order of their places on the bus."""
-    folders = [folder for folder in Path("/sys/class/net").iterdir() if (folder / "device/driver").exists()]
-    found = [(str((folder / "device").resolve()), folder.name) for folder in folders if (folder / "device/driver").resolve().name == driver]
-    return [name for _, name in sorted(found)]
 
 
 KINDS = {kind.name: kind for kind in (Plain, Vlan, Bond, Vrf, Hero)}
@@ -196,10 +188,8 @@ NO_SENSE = {
     },
     "bond": {},
     "vrf": {},
-    "hero": {
-        "test_06_ethernet_padding_trimmed[kernel": "a card forwards a frame with the padding that it came with",
-        "test_06_long_padding_trimmed[kernel": "a card forwards a frame with the padding that it came with",
-    },
+    "hero": dict.fromkeys(("test_06_ethernet_padding_trimmed[kernel", "test_06_long_padding_trimmed[kernel"),
+                          "a card forwards a frame with the padding that it came with"),
 }
 
 

@@ -184,7 +184,8 @@ class Network:
 
     def wait_until_forwarding(self, seconds=5.0):
         """Sends probes until one arrives for each family, then drains."""
-        deadline = time.monotonic() + seconds * self.over.patience
+        seconds *= self.over.patience
+        deadline = time.monotonic() + seconds
         while not (self.probe(4, 0.1) and self.probe(6, 0.1)):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.backend}: nothing is forwarded after {seconds} s")

@@ -69,12 +69,17 @@ def _unpack(file, folder):
         raise kernels.ArchiveError(f"{file} cannot be unpacked")
 
 
-def build(kernel, folder, target, *arguments):
-    """Builds the module in `folder` for a kernel, in `target`, with arguments for make. Returns whether it went well."""
-    place = root(kernel)
+def copy_sources(folder, target):
+    """Copies the sources of a module to where it is built."""
     target.mkdir(parents=True, exist_ok=True)
     for file in (*folder.glob("*.[ch]"), folder / "Kbuild"):
         shutil.copy2(file, target)
+
+
+def build(kernel, folder, target, *arguments):
+    """Builds the module in `folder` for a kernel, in `target`, with arguments for make. Returns whether it went well."""
+    place = root(kernel)
+    copy_sources(folder, target)
     make = ["make", "-C", f"/usr/src/linux-headers-{kernel.version}", "M=/mnt", *arguments, "modules"]
     mounts = [("/dev", "dev"), ("/proc", "proc"), (target.resolve(), "mnt")]
     script = "\n".join(["set -e", *(f"mount --bind {shlex.quote(str(one))} {shlex.quote(str(place / there))}" for one, there in mounts),

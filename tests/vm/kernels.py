@@ -168,12 +168,12 @@ def _fetch(series, suite, package_version):
     for file in (place / "debs").glob("*.deb"):
         subprocess.run(["dpkg-deb", "-x", file, place / "root"], check=True)
     shutil.rmtree(place / "debs")
-    _arrange(place / "root", version)
+    arrange(place / "root", version)
     known = {"version": version, "suite": suite, "package": package_version}
     (place / "kernel.json").write_text(json.dumps(known))  # last, because this file marks the kernel as complete
 
 
-def _arrange(root, version):
+def arrange(root, version):
     """Puts modules where both older and newer kmod look for them, and makes their dependencies."""
     if (root / "lib").is_dir() and not (root / "lib").is_symlink():
         shutil.copytree(root / "lib", root / "usr/lib", symlinks=True, dirs_exist_ok=True)

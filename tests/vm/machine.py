@@ -65,10 +65,13 @@ def run(kernel, kinds, command, shared, seconds, append="", devices=(), cpus=CPU
     booted = shared / "booted"
     command = ["sh", "-c", f"touch {shlex.quote(str(booted))}; exec {shlex.join(command)}"]
     vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices, cpus, qemu, memory))
-    # vng finds its helper programs by PATH
-    # what comes to QEMU by Unix datagrams waits in a queue of ten otherwise, and is lost behind them
-    queue = "sysctl -q -w net.unix.max_dgram_qlen=1000"
-    script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", queue, *_network(kinds), f"exec {vng}"])
+    script = "\n".join([
+        "set -e",
+        f"PATH={shlex.quote(str(VENV))}/bin:$PATH",  # where vng finds its helper programs
+        "sysctl -q -w net.unix.max_dgram_qlen=1000",  # else ten datagrams wait for QEMU, and more are lost
+        *_network(kinds),
+        f"exec {vng}",
+    ])
     for attempt in range(1, BOOTS + 1):
         with open(shared / "console.txt", "w") as console, _alone(script, console) as child:
             try:
