@@ -39,7 +39,7 @@ def conformance_of(backend):
 
 
 def with_bora(path):
-    """As above, by a path of Bora."""
+    """The conformance tests with Bora between the cards, by one of its paths."""
     bring_bora()
     os.environ["BORA"] = str(BORA)
     lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = BORA_SECONDS, 60
