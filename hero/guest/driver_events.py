@@ -79,10 +79,27 @@ def without_bus(name):
     switch(folder, BUS_MASTER, True)
 
 
+def pulled(name):
+    """Its cable is pulled, and plugged in again."""
+    card = interfaces().index(name)
+    wire = f"ip -n {namespace(card)}"
+    ask(f"{wire} link set wire down; sleep 0.1; {wire} link set wire up && {wire} route replace default via 10.0.{card}.1")
+
+
+def removed(name):
+    """The kernel forgets the card, and finds it again."""
+    card = interfaces().index(name)
+    (device(name) / "remove").write_text("1")
+    run("echo 1 >/sys/bus/pci/rescan")
+    set_up(card, all_interfaces()[card])
+
+
 LOST_FRAMES = "the card lost frames that it was to send"
 # what a card without its bus does, in the kernel's log
 REFUSED = ("memory refused completions", "card and driver are out of step", "the card lost its receive buffers", LOST_FRAMES)
+OTHERS = "the cards of its bus are others"  # when one of them is gone
 RESETS = (function_level, by_ethtool, by_somebody_else, by_self_test, down_up, without_bus)
+EVENTS = (*RESETS, pulled, removed)
 
 
 def check_counters():
@@ -92,19 +109,18 @@ def check_counters():
         assert not wrong, f"{name}: {wrong}"
 
 
-def reset_at_random(count, seed=1):
-    """Resets of all kinds and cards under traffic. Returns what was done, and how long it took."""
-    EXPECTED.extend(REFUSED)
-    EXPECTED.append("the card was reset by somebody else")
-    chosen, done, started = random.Random(seed), dict.fromkeys(RESETS, 0), time.monotonic()
+def at_random(events, count, seed=1):
+    """Events of these kinds at all cards under traffic. Returns what was done, and how long it took."""
+    EXPECTED.extend((*REFUSED, OTHERS, "the card was reset by somebody else"))
+    chosen, done, started = random.Random(seed), dict.fromkeys(events, 0), time.monotonic()
     with Flood(0, "10.0.1.2"), Flood(1, "10.0.2.2"), Flood(3, "10.0.2.2", "-A -s 1400"):
         for number in range(count):
-            how, name = chosen.choice(RESETS), chosen.choice(interfaces())
+            how, name = chosen.choice(events), chosen.choice(interfaces())
             how(name)
             done[how] += 1
             time.sleep(chosen.choice((0, 0.05, 0.3)))
             if number % 50 == 49:
-                (SHARED / "progress").write_text(f"{number + 1} resets in {time.monotonic() - started:.0f} s\n{run('ip -s link')}")
+                (SHARED / "progress").write_text(f"{number + 1} in {time.monotonic() - started:.0f} s\n{run('ip -s link')}")
                 assert not bad_lines(), bad_lines()
     taken = time.monotonic() - started
     time.sleep(3)  # the driver looks once a second
@@ -113,19 +129,19 @@ def reset_at_random(count, seed=1):
     check_counters()
     kinds = ", ".join(f"{how.__name__} {times}" for how, times in done.items())
     seen = sum(counters(name)["resets"] for name in interfaces())
-    return f"{count} in {taken:.0f} s ({kinds}; the driver counts {seen} of its own); {works()}"
+    return f"{count} in {taken:.0f} s ({kinds}; the driver counts {seen} resets of its own); {works()}"
 
 
 @step
 def resets():
     """Resets of all kinds under traffic."""
-    return reset_at_random(30)
+    return at_random(RESETS, 30)
 
 
 @long_step
-def many_resets():
-    """A thousand resets."""
-    return reset_at_random(1000, seed=2)
+def many_events():
+    """A thousand resets, removals of cards and losses of links."""
+    return at_random(EVENTS, 1000, seed=2)
 
 
 @step
@@ -207,7 +223,7 @@ def comes_back(card):
 
 def others_agree():
     """The cards have other numbers when one is gone, and all know of it: one that is reset forwards to the others."""
-    EXPECTED.append("the cards of its bus are others")
+    EXPECTED.append(OTHERS)
     run(f"ethtool -r {interfaces()[0]}; ip route replace 10.1.2.0/24 via 10.0.2.2; sleep 3")
     ping(0, "10.1.2.1")
     until(lambda: offloaded("10.1.2.0/24"), "the route is offloaded")

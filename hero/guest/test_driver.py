@@ -33,7 +33,7 @@ def test_driver(series):
 
 
 def test_driver_for_long():
-    _run("newest", "--steps", "bring_up,tcp_large,tcp_fast_large,many_resets,many_removals")
+    _run("newest", "--steps", "bring_up,tcp_large,tcp_fast_large,many_events,many_removals")
 
 
 @pytest.mark.parametrize("series", ["6.1", "newest"])
