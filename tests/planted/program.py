@@ -20,7 +20,7 @@ fault("fragment-ports", PACKET, "if (!v6 && (p->ip4->frag_off & bpf_htons(IP_FRA
 about("routes")
 fault("truncated", GATE, "if (p->l3_length < sizeof(*ip) || p->l3_length > octets_from(p, ip))", "if (p->l3_length < sizeof(*ip))",
       "a packet may claim to be longer than its frame")
-fault("trailer", EXPRESS, "return have <= want || bpf", "return have > 0 || bpf", "what is behind the IP packet is forwarded")
+fault("trailer", EXPRESS, "if (have > want)", "if (have > 65536)", "what is behind the IP packet is forwarded")
 about("sysctls")
 fault("source-check", EXPRESS, "if (!v6 && in->rp_filter && !source_is_expected(", "if (!v6 && in->rp_filter > 9 && !source_is_expected(", "express makes no source check")
 fault("strict-way-back", EXPRESS, "|| back->port == in->index))", "|| back->port < BORA_MAX_PORTS))", "the way back may be another port")

@@ -155,6 +155,13 @@ def options(net):
         net.exchange(net.frame(packet), {1: [net.forwarded(packet, 1)]}, timeout=5)
 
 
+def padding(net):
+    """What the sender padded with is not forwarded: a short frame has zeros behind the packet, if anything (RFC 894)."""
+    for packet in (udp4(net.behind4(0), net.behind4(1), size=1), udp4(net.behind4(0), net.behind4(1), size=100)):
+        frame = net.frame(packet)
+        net.exchange(frame + b"\xee" * max(8, 60 - len(frame)), {1: [net.forwarded(packet, 1)]}, timeout=5)
+
+
 def local_addresses(net):
     """The router answers echo requests to its addresses, including the one of its other interface."""
     for link in (0, 1):
@@ -192,7 +199,7 @@ EXCEPTIONS = {
     "TTL 1": ttl_used_up, "hop limit 1": hop_limit_used_up,
     "no route": no_route, "no route IPv6": no_route_v6,
     "no neighbour": no_neighbour, "no neighbour IPv6": no_neighbour_v6,
-    "options": options, "router's addresses": local_addresses,
+    "options": options, "padding": padding, "router's addresses": local_addresses,
 }
 
 

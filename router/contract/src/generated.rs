@@ -152,7 +152,7 @@ pub struct PortSettings {
     pub priorities: u32,
     /// Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0.
     pub ageing_ms: u32,
-    /// Frames are not trimmed below this length, octets without FCS.
+    /// Shorter frames get zeros up to this length, octets without FCS.
     pub min_frame: u16,
     /// Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
     pub below: u16,

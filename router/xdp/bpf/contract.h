@@ -114,7 +114,7 @@ struct bora_port {
 	__u8 tags[8]; /* Tags of a VLAN device, one or two, as on the wire, without priority, the outer one first; else zeros. */
 	__u32 priorities; /* Priorities of a VLAN device's tags by its egress-qos-map, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
 	__u32 ageing_ms; /* Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0. */
-	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
+	__u16 min_frame; /* Shorter frames get zeros up to this length, octets without FCS. */
 	__u16 below; /* Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's. */
 	__u8 peer[6]; /* Ethernet address of the other end of a PPPoE session; else zeros. */
 	__u16 session; /* Number of a PPPoE session (RFC 2516); else 0. */

@@ -267,16 +267,20 @@ static __always_inline void fill_lookup(const struct packet *p, bool v6, struct 
 	flow_ports(p, v6, fib->l4_protocol, &fib->sport, &fib->dport);
 }
 
-/* Ethernet padding is not forwarded (RFC 1812 5.2.2, checklist line 6). */
-static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p,
-				 const struct bora_port *out, const __u8 *tags)
+/*
+ * Ethernet padding is not forwarded (RFC 1812 5.2.2, checklist line 6). The output's own is zeros (RFC 894), which the kernel
+ * writes where a frame grows; without room for it, it is the driver's work.
+ */
+static __always_inline void trim_and_pad(struct xdp_md *ctx, const struct packet *p,
+				     const struct bora_port *out, const __u8 *tags)
 {
 	__u32 have = frame_octets(ctx);
 	__u32 want = p->l3_length + sizeof(struct ethhdr) + octets_at(out, tags);
 
+	if (have > want)
+		bpf_xdp_adjust_tail(ctx, (int)(want - have));
 	if (want < out->min_frame)
-		want = out->min_frame;
-	return have <= want || bpf_xdp_adjust_tail(ctx, (int)(want - have)) == 0;
+		bpf_xdp_adjust_tail(ctx, (int)(out->min_frame - want));
 }
 
 /* The way by the kernel's FIB. */
@@ -391,7 +395,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	recognize_poll(p->poll, port);
 	/* this invalidates the packet pointers */
 	if (!padded)
-		trim(ctx, p, out, tags);
+		trim_and_pad(ctx, p, out, tags);
 
 	if (bpf_redirect_map(&tx_ports, port, XDP_ABORTED) != XDP_REDIRECT) {
 		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
