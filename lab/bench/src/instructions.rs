@@ -3,23 +3,20 @@
 //! What the router adds to the ends is counted on the whole way from the sender to the receiver, and what an XDP program
 //! takes by the kernel's own statistics (`kernel.bpf_stats_enabled`).
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use bora_network::{Napi, Offer, Subject, Testbed, Traffic};
 use bora_tester::traffic::{Stream, Values};
-use libbpf_rs::query::ProgInfoIter;
 
+use crate::programs;
 use crate::veth::Forwarder;
 use crate::{Results, Row};
 
 /// What the others are compared with.
 const BASE: &str = "kernel";
-/// Whether the kernel measures programs.
-const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// Routes through host-b.
 const ROUTES: &str = "ip route add 198.51.100.0/24 via 10.66.2.2 && ip -6 route add 2001:db8::/48 via fd66:2::2 \
      && ip -6 route add 2001:db8:1:1::/64 via fd66:2::2";
@@ -71,7 +68,6 @@ pub struct Plan {
 pub fn measure(bora: &Path, xdp_forward: &[&str], plan: Plan) -> anyhow::Result<Vec<Row>> {
     let mut testbed = Testbed::receiving(bora, Napi::Softirq)?;
     testbed.network().router().run(ROUTES)?;
-    fs::write(STATISTICS, "1").context(STATISTICS)?;
     let (mut ways, mut programs) = (Results::default(), Results::default());
     let alone = alone(&mut testbed, plan)?;
     for subject in subjects(xdp_forward, plan.only_express) {
@@ -136,33 +132,16 @@ fn one(
     };
     // the first packets meet caches of Linux that are empty
     testbed.measure_stream(stream.clone(), octets, plan.time / 10)?;
-    let before = program_runs();
-    let measured = testbed.measure_stream(stream, octets, plan.time)?;
-    let (time, runs) = program_runs();
-    let (time, runs) = (time - before.0, runs - before.1);
+    let (measured, runs) =
+        programs::meanwhile(|| testbed.measure_stream(stream, octets, plan.time))?;
     let lost = measured.sent - measured.arrived.received;
     ensure!(
         measured.arrived.received > 0 && lost * 1000 <= measured.sent,
         "{destination}: {lost} of {} packets lost",
         measured.sent
     );
-    let program = (runs >= measured.arrived.received).then(|| time as f64 / runs as f64);
+    let program = runs.time_of_each(measured.arrived.received);
     Ok((1e9 / measured.rate(), program))
-}
-
-/// How long the programs that routers attach have run, ns, and how often.
-fn program_runs() -> (u64, u64) {
-    let programs = ProgInfoIter::default();
-    programs
-        .filter(|program| is_of_router(&program.name.to_string_lossy()))
-        .fold((0, 0), |(time, runs), program| {
-            (time + program.run_time_ns, runs + program.run_cnt)
-        })
-}
-
-/// Whether a program of this name is attached to a router's port: Bora's, xdp-forward's, or that which libxdp puts in front.
-fn is_of_router(name: &str) -> bool {
-    name == "bora" || name.starts_with("xdp_")
 }
 
 /// The time of a packet from generator to sink without a router, of IPv4 and of IPv6, ns.

@@ -21,6 +21,7 @@ pub mod nat;
 pub mod outcome;
 pub mod packets;
 pub mod peers;
+mod programs;
 pub mod tester;
 pub mod trip;
 pub mod tunnels;

@@ -9,11 +9,14 @@ use anyhow::{Context, bail, ensure};
 use bora_network::{Network, Offer, Subject as Tier, Testbed, Traffic};
 use bora_tester::traffic::{Stream, Values};
 
+use crate::programs;
 use crate::veth::Forwarder;
 use crate::{Results, Row, ends};
 
 /// What the others are compared with.
 const BASE: &str = "nftables";
+/// What programs are compared with.
+const RIVAL: &str = "xdp-forward";
 /// Flows of masquerade, and as many of DNAT, in the table in every case: as many as the sender has frames.
 pub const FLOWS: u32 = 8192;
 /// Length of frames.
@@ -42,6 +45,8 @@ pub struct Plan {
     pub rounds: usize,
     /// Length of one measurement, by this machine's clock.
     pub time: Duration,
+    /// How far the clock goes in an instruction, ns.
+    pub instruction: f64,
     /// Numbers of flows that packets are sent of, at most [`FLOWS`].
     pub flows: Vec<u32>,
 }
@@ -129,12 +134,16 @@ pub fn measure(
     let mut testbed = Testbed::receiving(bora, bora_network::Napi::Softirq)?;
     testbed.network().router().run(SYSCTLS)?;
     let (mut rates, mut costs) = (Results::default(), Results::default());
+    let mut programs = Results::default();
     for round in 1..=plan.rounds {
         let mut times = vec![];
         for subject in &subjects(xdp_forward) {
             eprintln!("round {round} of {}: {}", plan.rounds, subject.name);
-            for (case, rate) in one(&mut testbed, subject, &ruleset, plan)? {
+            for (case, rate, program) in one(&mut testbed, subject, &ruleset, plan)? {
                 rates.add(&case, subject.name, rate);
+                if let Some(time) = program {
+                    programs.add(&case, subject.name, time / plan.instruction);
+                }
                 times.push((case, subject.name, 1e9 / rate));
             }
         }
@@ -148,6 +157,7 @@ pub fn measure(
     }
     let mut rows = rates.rows("throughput", "packets/s", BASE);
     rows.extend(costs.rows("router alone", "ns", BASE));
+    rows.extend(programs.rows("program", "instructions a packet", RIVAL));
     Ok(rows)
 }
 
@@ -164,7 +174,7 @@ fn subjects<'a>(xdp_forward: &'a [&'a str]) -> Vec<Subject<'a>> {
     ];
     if !xdp_forward.is_empty() {
         let forwarder = Forwarder::XdpForward(xdp_forward, &FLOWTABLE);
-        all.insert(2, subject("xdp-forward", forwarder, true));
+        all.insert(2, subject(RIVAL, forwarder, true));
     }
     all
 }
@@ -180,13 +190,13 @@ fn case(way: Way, flows: u32) -> String {
     format!("{}, {flows} flow{plural}", way.name())
 }
 
-/// One round of a subject: its rates.
+/// One round of a subject: cases, their rates, and what its program takes for a packet if it has one, ns.
 fn one(
     testbed: &mut Testbed,
     subject: &Subject<'_>,
     ruleset: &str,
     plan: &Plan,
-) -> anyhow::Result<Vec<(String, f64)>> {
+) -> anyhow::Result<Vec<(String, f64, Option<f64>)>> {
     let network = testbed.network();
     let rules = match subject.flowtable {
         true => ruleset.to_owned(),
@@ -217,7 +227,10 @@ fn one(
             subject.name,
             case(way, flows)
         );
-        rates.push((case(way, flows), measured.rate()));
+        let stream = || testbed.measure_stream(way.stream(flows), OCTETS, plan.time / 4);
+        let (again, runs) = programs::meanwhile(stream)?;
+        let program = runs.time_of_each(again.arrived.received);
+        rates.push((case(way, flows), measured.rate(), program));
     }
     running.stop(&network)?;
     Ok(rates)

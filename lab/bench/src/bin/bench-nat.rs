@@ -33,6 +33,9 @@ struct Options {
     /// Length of one measurement
     #[arg(long, default_value_t = 400, value_name = "MILLISECONDS")]
     time: u64,
+    /// How far this machine's clock goes in an instruction
+    #[arg(long, default_value_t = 8.0, value_name = "NANOSECONDS")]
+    instruction: f64,
     /// Numbers of flows
     #[arg(long, value_delimiter = ',', default_value = "1,100,8192", value_parser = clap::value_parser!(u32).range(1..=i64::from(FLOWS)))]
     flows: Vec<u32>,
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<()> {
     let plan = Plan {
         rounds: options.rounds.get(),
         time: Duration::from_millis(options.time.max(1)),
+        instruction: options.instruction,
         flows: options.flows,
     };
     let path = &options.ruleset;
