@@ -158,6 +158,15 @@ def udp(ends):
     return [ends.udp(True), ends.udp(False)] + [ends.udp(way, size) for size in (0, 1, DATA) for way in (True, False)]
 
 
+def burst(net):
+    """Packets that begin three flows, then packets of all three in turn, and how many of these a flow takes: some are not plain."""
+    flows = [masqueraded(net, family, 29000 + number) for number, family in enumerate((4, 4, 6))]
+    begin = [ends.udp(way) for ends in flows for way in (True, False)]
+    odd = {(4, 5): {"ttl": 1}, (6, 5): {"hlim": 1}, (4, 9): {"options": [IPOption(b"\x01" * 4)]}}
+    chosen = [(ends, size, odd.get((ends.family, size), {})) for size in range(16) for ends in flows]
+    return begin, [ends.udp(True, size, **header) for ends, size, header in chosen], sum(not header for *_, header in chosen)
+
+
 def tcp(ends, protocol):
     steps, client, server = ends.connect()
     by_flow = len(steps) - 3

@@ -239,6 +239,8 @@ def run_tier(cell, references):
             cell.check(name, function, net)
         cell.check("queues", forwarding.spread, net, queues)
         cell.check("TCP", linux_hosts, cell)
+        if not references[1]:
+            cell.check("a flow", flows.one, net)
         if not cell.task.get("short"):
             cell.check("MTU", forwarding.mtu_change, net)
             cell.check("down and up", forwarding.down_and_up, net)
