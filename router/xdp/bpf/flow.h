@@ -7,6 +7,7 @@
 #ifndef BORA_FLOW_H
 #define BORA_FLOW_H
 
+#include "flow_known.h"
 #include "flow_lookup.h"
 
 enum { FLOW_NAT = 1 << 0 | 1 << 1 }; /* NF_FLOW_SNAT, NF_FLOW_DNAT */
@@ -14,28 +15,12 @@ enum { FLOW_XMIT_NEIGH = 1, FLOW_XMIT_DIRECT = 3 }; /* enum flow_offload_xmit_ty
 enum { DST_FORCE_CHK = -1 }; /* DST_OBSOLETE_FORCE_CHK: the route is good while its number is current */
 enum { ROUTE6_GATEWAY = 0x2, ROUTE6_EXPIRES = 0x400000, ROUTE6_CACHE = 0x1000000 }; /* RTF_* */
 
-/* What a flow does with a packet. Addresses: IPv4 in the first word. */
-struct flow_action {
-	__be32 source[4];
-	__be32 destination[4];
-	__be32 ports; /* both, as in the packet */
-	__be32 next_hop[4];
-	__u32 output; /* ifindex */
-	__be16 session; /* a PPPoE session on it; 0: none */
-	__be32 tag; /* VLAN that the session is in; 0: none */
-	__u32 nat; /* whether addresses and ports change */
-	__u32 direct; /* the Ethernet addresses are known */
-	__u32 tagged; /* the flow has the tags of its output */
-};
-
-/* Whether Linux counts a flow's packets for conntrack, which nobody else can. */
-static __always_inline bool is_counted(const void *flowtable, const void *flow)
+/* Whether a flow in a flowtable with `counter` is counted for conntrack, which only Linux can. */
+static __always_inline bool is_counted(const void *flow)
 {
 	void *connection, *extensions;
 	__u32 place;
 
-	if (!(MODULE_WORD(flowtable, struct nf_flowtable, flags) & FLOWTABLE_COUNTS))
-		return false;
 	if (!bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_ACCT))
 		return true;
 	connection = MODULE_POINTER(flow, struct flow_offload, ct);
@@ -48,11 +33,16 @@ static __always_inline bool is_counted(const void *flowtable, const void *flow)
 }
 
 /* Whether nothing but chains that flows pass by holds the packet back. */
-static __always_inline bool may_take_flows(const struct bora_port *in, struct net *net, bool v6)
+static __always_inline bool may_take_flows(struct poll *poll, const struct bora_port *in, struct net *net, bool v6)
 {
-	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
+	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4) || !(in->flags & (v6 ? BORA_PORT_FORWARD6 : BORA_PORT_FORWARD4)))
 		return false;
-	return (in->flags & (v6 ? BORA_PORT_FORWARD6 : BORA_PORT_FORWARD4)) && !xfrm_holds(net);
+	if (poll->found & POLL_FLOWS)
+		return true;
+	if (xfrm_holds(net))
+		return false;
+	poll->found |= POLL_FLOWS;
+	return true;
 }
 
 /* Whether a TCP segment only carries data; Linux follows connections by the others. */
@@ -221,8 +211,8 @@ static __always_inline bool read_session(const void *other, struct flow_action *
 }
 
 /* After the look-up: what becomes of the packet; false if Linux has to do it. */
-static __always_inline bool read_action(const struct found_flow *found, struct net *net, bool v6, __u32 length,
-					__u8 protocol, struct way *way, struct flow_action *action)
+static __always_inline bool read_action(const struct found_flow *found, struct net *net, bool v6, __u8 protocol,
+					struct way *way, struct flow_action *action)
 {
 	const void *tuple = found->tuple + FLOW_TUPLE, *other, *flow;
 	__u32 flags, type, both = 0, dir = MODULE_BITS(tuple, struct flow_offload_tuple, dir);
@@ -246,14 +236,13 @@ static __always_inline bool read_action(const struct found_flow *found, struct n
 		return false; /* ending, or the card's */
 	if (!found->refreshed && !is_fresh(flow, net, protocol))
 		return false;
-	if (is_counted(found->flowtable, flow))
-		return false;
-	if (length > MODULE_BITS(tuple, struct flow_offload_tuple, mtu))
+	if (found->counts && is_counted(flow))
 		return false;
 	if (bpf_core_field_exists(((struct flow_offload_tuple *)0)->tun_num) &&
 	    MODULE_BITS(other, struct flow_offload_tuple, tun_num))
 		return false;
 
+	action->mtu = MODULE_BITS(tuple, struct flow_offload_tuple, mtu);
 	/* with NAT in any way: the packet becomes what the other direction answers */
 	action->nat = flags & FLOW_NAT;
 	action->ports = word_at(other, bpf_core_field_offset(struct flow_offload_tuple, src_port));
@@ -388,52 +377,90 @@ static __always_inline bool flow_output_holds(const struct bora_port *in, const 
 	return egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) && any_egress_holds();
 }
 
+/* What a flow leaves by, or NULL. */
+static __always_inline struct port_row *output_of(const struct flow_action *action)
+{
+	if (!action->session)
+		return row_of_interface(action->output);
+	return row_of(&(struct interface_key){ .ifindex = action->output, .outer = action->tag, .session = action->session });
+}
+
+/* Finds a packet's flow, and what becomes of its packets; false if Linux has to do it. `key` is changed. */
+static __always_inline bool learn_flow(struct xdp_md *ctx, struct packet *p, bool v6, const struct bora_port *in,
+				       struct bpf_fib_lookup *key, const __be32 *tags, struct known_flow *flow)
+{
+	struct net *net = KERNEL_READ(device_of(ctx), nd_net.net);
+	struct flow_action *action = &flow->action;
+	struct found_flow found = {};
+	const struct bora_port *out;
+	struct port_row *row;
+
+	if (!may_take_flows(p->poll, in, net, v6))
+		return false;
+	begin_flow(flow, in, key, tags);
+	find_flow(ctx, p, key, in, tags, &found);
+	if (!found.tuple || !read_action(&found, net, v6, key->l4_protocol, &flow->way, action))
+		return false;
+	row = output_of(action);
+	if (!row || check_output(p, v6, in, row) != REASON_NONE)
+		return false;
+	out = &row->port;
+	flow->row = out->index;
+	flow->port = out->index < BORA_MAX_PORTS ? out->index : out->trunk;
+	if (is_no_output(out) || has_other_header(action, out, &flow->way) || flow_output_holds(in, out, flow->port))
+		return false;
+	if (!action->direct && !out->session && !has_last_neighbour(p->poll, v6, action, &flow->way) &&
+	    !find_neighbour(ctx, v6, in, action, row, key, &flow->way))
+		return false;
+	flow->poll = p->poll->number;
+	return true;
+}
+
 /* Forwards the packet, or hands it to Linux, whose chains it then passes. `in`: what it came in by, maybe a device on the port. */
 static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bool v6, const struct bora_port *in,
 					struct bora_counters *count)
 {
-	struct net *net = KERNEL_READ(device_of(ctx), nd_net.net);
 	struct bpf_fib_lookup key = { .ifindex = ctx->ingress_ifindex };
-	struct flow_action action = {};
-	struct found_flow found = {};
-	const struct bora_port *out;
+	__be32 tags[2] = {};
+	struct known_flow *flow;
 	struct port_row *row;
-	struct way way = {};
 	int verdict;
-	__u32 port, reason = REASON_NONE;
+	__u32 place, port, reason = REASON_NONE;
 
 	if (own_flows[v6])
 		reason = why_damaged(ctx, p->l3 - (void *)p->eth, v6);
 	if (reason != REASON_NONE)
 		return drop(count, reason);
-	if (!may_take_flows(in, net, v6) || !read_flow(p, v6, &key))
+	if (!read_flow(p, v6, &key))
 		return pass(count, BORA_GUARD);
 	if (is_super_packet(ctx, in))
 		return pass(count, BORA_SUPER_PACKET);
 	if (lacks_checksum(ctx, p, v6, in, false))
 		return pass(count, BORA_PARTIAL_CHECKSUM);
-	find_flow(ctx, p, &key, in, &found);
-	if (!found.tuple || !read_action(&found, net, v6, octets_from(p, p->l3), key.l4_protocol, &way, &action))
+	read_tags(p, tags);
+	place = place_of_flow(&key);
+	flow = flow_at(place);
+	if (!flow)
 		return pass(count, BORA_GUARD);
-	row = row_of(&(struct interface_key){ .ifindex = action.output, .outer = action.tag, .session = action.session });
-	if (!row || check_output(p, v6, in, row) != REASON_NONE)
+	if (!is_known(flow, p->poll, v6, in, &key, tags)) {
+		if (!learn_flow(ctx, p, v6, in, &key, tags, flow))
+			return pass(count, BORA_GUARD);
+		p->poll->last_flow = place;
+	}
+	row = port_row(flow->row);
+	if (!row || exceeds_port(p, &row->port) || octets_from(p, p->l3) > flow->action.mtu)
 		return pass(count, BORA_GUARD);
-	out = &row->port;
-	port = out->index < BORA_MAX_PORTS ? out->index : out->trunk;
-	if (is_no_output(out) || has_other_header(&action, out, &way) || flow_output_holds(in, out, port))
+	if (flow->action.nat && !translate(p, v6, &flow->action))
 		return pass(count, BORA_GUARD);
-	if (!action.direct && !out->session && !find_neighbour(ctx, v6, in, &action, row, &key, &way))
-		return pass(count, BORA_GUARD);
-	if (action.nat && !translate(p, v6, &action))
-		return pass(count, BORA_GUARD);
+	port = flow->port;
 	if (port >= BORA_MAX_PORTS) /* the bond's hash is of the new addresses */
-		port = port_of_bond(p, v6, way.macs, port);
+		port = port_of_bond(p, v6, flow->way.macs, port);
 	if (port >= BORA_MAX_PORTS) {
 		count->reasons[BORA_NO_OUTPUT]++; /* no port of the bond can send */
 		return XDP_DROP;
 	}
 	/* Linux's flowtable forwards padding, too */
-	verdict = leave(ctx, p, v6, in, count, &way, out, port, out->tags, true);
+	verdict = leave(ctx, p, v6, in, count, &flow->way, &row->port, port, row->port.tags, true);
 	if (verdict == XDP_REDIRECT)
 		count->flows++;
 	return verdict;

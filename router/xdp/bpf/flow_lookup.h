@@ -23,10 +23,13 @@
 enum { FLOWTABLE_OFFLOADS = 1, FLOWTABLE_COUNTS = 2 }; /* enum nf_flowtable_flags */
 enum { CONNECTION_DYING = 1 << 9 }; /* IPS_DYING */
 
-/* The look-up of one packet, because there is no stack for it. Zeros follow the octets in use. */
+/* The look-up of one packet, because there is no stack for it. What is not written stays zero. */
 struct flow_work {
-	__u32 key[FLOW_KEY_MOST / 4];
-	__u32 other[FLOW_KEY_MOST / 4]; /* the key of a flow in the table */
+	union {
+		__u32 key[FLOW_KEY_MOST / 4];
+		__u64 longs[FLOW_KEY_MOST / 8];
+	};
+	__u64 other[FLOW_KEY_MOST / 8]; /* the key of a flow in the table */
 	__u64 flowtable;
 };
 struct {
@@ -36,11 +39,11 @@ struct {
 	__type(value, struct flow_work);
 } flow_works SEC(".maps");
 
-/* The flow of a packet, and the flowtable that it was looked for in last. */
+/* The flow of a packet. */
 struct found_flow {
 	const void *tuple; /* struct flow_offload_tuple_rhash; NULL: none */
-	void *flowtable;
 	bool refreshed; /* Linux has found it, and put off its end */
+	bool counts; /* its flowtable counts packets, some of them for conntrack */
 	bool held; /* what is at a device must see the packet */
 };
 
@@ -87,23 +90,14 @@ static __always_inline __u32 jhash(const __u32 *word, __u32 length, __u32 seed)
 /* Whether a flow in the table has the key. */
 static __always_inline bool has_key(struct flow_work *work, const void *tuple)
 {
-	__u32 different = 0;
+	__u64 different = 0;
 
 	if (bpf_probe_read_kernel(work->other, FLOW_KEY, tuple))
 		return false;
 #pragma unroll
-	for (int i = 0; i < FLOW_KEY_MOST / 4; i++)
-		different |= work->key[i] ^ work->other[i];
+	for (int i = 0; i < FLOW_KEY_MOST / 8; i++)
+		different |= work->longs[i] ^ work->other[i];
 	return !different;
-}
-
-/* An address at an address, which is no pointer for the verifier. */
-static __always_inline __u64 read_address(__u64 at)
-{
-	__u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
-	return value;
 }
 
 /* The flow in one array of buckets. */
@@ -115,7 +109,7 @@ static __always_inline __u64 in_buckets(struct flow_work *work, __u64 table)
 
 	if (!size || MODULE_WORD((void *)table, struct bucket_table, nest))
 		return 0; /* in pieces, for want of memory */
-	head = read_address(table + bpf_core_field_offset(struct bucket_table, buckets) + bucket * sizeof(head));
+	head = long_at((void *)table + bucket * sizeof(head), bpf_core_field_offset(struct bucket_table, buckets));
 	head &= ~1ull; /* a lock */
 	for (int i = 0; i < FLOW_CHAIN_MOST; i++) {
 		if (!head || (head & 1))
@@ -123,7 +117,7 @@ static __always_inline __u64 in_buckets(struct flow_work *work, __u64 table)
 		head -= bpf_core_field_offset(struct flow_offload_tuple_rhash, node);
 		if (has_key(work, (void *)head + FLOW_TUPLE))
 			return head;
-		head = read_address(head + bpf_core_field_offset(struct flow_offload_tuple_rhash, node));
+		head = long_at((void *)head, bpf_core_field_offset(struct flow_offload_tuple_rhash, node));
 	}
 	return 0;
 }
@@ -139,19 +133,19 @@ __noinline __u64 flow_in_table(void)
 
 	if (!work)
 		return 0;
-	table = read_address(work->flowtable + bpf_core_field_offset(struct nf_flowtable, rhashtable));
+	table = long_at((void *)work->flowtable, bpf_core_field_offset(struct nf_flowtable, rhashtable));
 	if (!table)
 		return 0;
 	found = in_buckets(work, table);
 	if (found)
 		return found;
-	table = read_address(table + bpf_core_field_offset(struct bucket_table, future_tbl)); /* while it grows */
+	table = long_at((void *)table, bpf_core_field_offset(struct bucket_table, future_tbl)); /* while it grows */
 	return table ? in_buckets(work, table) : 0;
 }
 
 /*
  * Whether Linux would still use a flow, and need not see a packet of it yet. Only Linux can put off its end, so each packet is Linux's from the
- * middle of its time on, until one has put it off.
+ * middle of its time on, until one has put it off; or until one has brought it nearer, where the time is shorter than it was.
  */
 static __always_inline bool is_fresh(const void *flow, struct net *net, __u8 protocol)
 {
@@ -166,7 +160,7 @@ static __always_inline bool is_fresh(const void *flow, struct net *net, __u8 pro
 		time = KERNEL_READ(net, ct.nf_ct_proto.tcp.offload_timeout);
 	else
 		time = KERNEL_READ(net, ct.nf_ct_proto.udp.offload_timeout);
-	return (__s32)left > 0 && left > time / 2;
+	return (__s32)left > 0 && left > time / 2 && left <= time;
 }
 
 /*
@@ -206,7 +200,6 @@ static __always_inline const void *read_flowtable(void *flowtable, const struct 
 
 	if (!work)
 		return NULL;
-	__builtin_memset(work, 0, sizeof(*work));
 	FLOW_KEY_VALUE(work, l3proto, __u8) = flow->family;
 	FLOW_KEY_VALUE(work, l4proto, __u8) = flow->l4_protocol;
 	FLOW_KEY_VALUE(work, src_port, __be16) = flow->sport;
@@ -230,32 +223,54 @@ static __always_inline const void *ask_flow(struct xdp_md *ctx, struct bpf_fib_l
 }
 
 /*
- * Looks into the flowtable of a device where the packet has these tags, if no flow has been found and nothing holds the packet yet. `port`: it is
- * the port, where Linux's function looks.
+ * The flowtable of a device, or NULL: then another hook or filter must see the packet, or there is nothing at all. `poll`: what is found out is
+ * of its port and counts for the whole poll, unless it is NULL.
  */
-static __always_inline void look_at_device(struct xdp_md *ctx, struct found_flow *found, struct net_device *dev, bool port,
+static __always_inline void *flowtable_of(struct poll *poll, struct net_device *dev, struct found_flow *found)
+{
+	void *flowtable;
+
+	found->held = tc_at_ingress(dev);
+	if (found->held || !nf_at_ingress(dev))
+		return NULL;
+	flowtable = flowtable_at_ingress(dev);
+	found->held = !flowtable;
+	if (!flowtable)
+		return NULL;
+	found->counts = MODULE_WORD(flowtable, struct nf_flowtable, flags) & FLOWTABLE_COUNTS;
+	if (poll)
+		poll->found |= POLL_FLOWTABLE | (found->counts ? POLL_COUNTS : 0);
+	return flowtable;
+}
+
+/*
+ * Looks into the flowtable of a device where the packet has these tags, if no flow has been found and nothing holds the packet yet. `poll`: it is
+ * the port, where Linux's function looks; else NULL.
+ */
+static __always_inline void look_at_device(struct xdp_md *ctx, struct poll *poll, struct found_flow *found, struct net_device *dev,
 					   struct bpf_fib_lookup *key, const __be32 *tags)
 {
 	struct nf_hook_entries *entries;
+	void *flowtable = NULL;
 
 	if (found->tuple || found->held)
 		return;
-	if (tc_at_ingress(dev)) {
-		found->held = true;
-		return;
+	found->refreshed = poll && !tags[0] && bpf_xdp_flow_lookup;
+	if (found->refreshed && (poll->found & POLL_FLOWTABLE)) {
+		found->counts = poll->found & POLL_COUNTS;
+	} else {
+		flowtable = flowtable_of(poll, dev, found);
+		if (!flowtable)
+			return;
 	}
-	if (!nf_at_ingress(dev))
+	if (found->refreshed)
+		found->tuple = ask_flow(ctx, key);
+	else
+		found->tuple = read_flowtable(flowtable, key, KERNEL_READ(dev, ifindex), tags);
+	if (found->tuple)
 		return;
-	found->flowtable = flowtable_at_ingress(dev);
-	if (found->flowtable) {
-		found->refreshed = port && !tags[0] && bpf_xdp_flow_lookup;
-		if (found->refreshed)
-			found->tuple = ask_flow(ctx, key);
-		else
-			found->tuple = read_flowtable(found->flowtable, key, KERNEL_READ(dev, ifindex), tags);
-	}
 	entries = KERNEL_READ(dev, nf_hooks_ingress);
-	found->held = !found->tuple && (!found->flowtable || KERNEL_READ(entries, num_hook_entries) != 1);
+	found->held = KERNEL_READ(entries, num_hook_entries) != 1;
 }
 
 /* Does the same at a bond or a VLAN device on the port, unless Bora does not know it. */
@@ -267,7 +282,7 @@ static __always_inline void look_above_port(struct xdp_md *ctx, struct found_flo
 	if (device->address <= BORA_DEVICE_UNKNOWN || KERNEL_READ(dev, ifindex) != device->ifindex || is_elsewhere(dev))
 		found->held = true;
 	else
-		look_at_device(ctx, found, dev, false, key, tags);
+		look_at_device(ctx, NULL, found, dev, key, tags);
 }
 
 /* The tags of a frame as on the wire, and the number of its PPPoE session behind the EtherType; 0: none. */
@@ -307,17 +322,16 @@ static __always_inline void look_below_session(struct xdp_md *ctx, struct found_
 }
 
 /*
- * Looks for the flow of a packet at the devices that it passes in Linux: the port, the bond, the VLAN device, the PPPoE session. A flow of a bridge
+ * Looks for the flow of a packet with these tags at the devices that it passes in Linux: the port, the bond, the VLAN device, the PPPoE session. A flow of a bridge
  * is at its port (nft_dev_path_info()).
  */
 static __always_inline void find_flow(struct xdp_md *ctx, const struct packet *p, struct bpf_fib_lookup *key,
-				      const struct bora_port *in, struct found_flow *found)
+				      const struct bora_port *in, const __be32 *tags, struct found_flow *found)
 {
 	__u32 bond = in->trunk & (BORA_MAX_INTERFACES - 1), device = in->index & (BORA_MAX_INTERFACES - 1);
-	__be32 tags[2] = {}, none[2] = {};
+	__be32 none[2] = {};
 
-	read_tags(p, tags);
-	look_at_device(ctx, found, device_of(ctx), true, key, tags);
+	look_at_device(ctx, p->poll, found, device_of(ctx), key, tags);
 	if (in->ageing_ms)
 		return;
 	if (is_on_bond(in))

@@ -92,6 +92,10 @@ enum nf_flow_flags {
 	NF_FLOW_HW_BIDIRECTIONAL = 7, /* seen in both directions; set without cards, too */
 };
 
+struct timespec64 {
+	__s64 tv_sec;
+};
+
 struct dst_entry {
 	struct net_device *dev;
 	void *lwtstate;
@@ -144,6 +148,14 @@ static __always_inline __u32 word_at(const void *address, __u32 offset)
 	struct in6_addr *words = (void *)address + offset;
 
 	return KERNEL_READ(words, in6_u.u6_addr32[0]);
+}
+
+/* A 64-bit word at any address, which is a number for the verifier, even if Linux has a pointer there. */
+static __always_inline __u64 long_at(const void *address, __u32 offset)
+{
+	struct timespec64 *at = (void *)address + offset;
+
+	return KERNEL_READ(at, tv_sec);
 }
 
 static __always_inline void *pointer_at(const void *address, __u32 offset)

@@ -21,13 +21,15 @@
 /* A NAPI poll of this CPU (poll.h). */
 struct poll {
 	__u64 queue; /* struct xdp_dev_bulk_queue of this CPU at an output of the poll; 0: none yet */
-	__u32 found; /* bits POLL_KNOWN, POLL_HOLDS, POLL_PLAIN, POLL_HOP */
+	__u32 found; /* bits POLL_KNOWN, POLL_HOLDS, POLL_PLAIN, POLL_HOP and those of flows */
 	__u32 hop; /* what the FIB says of the destination, if POLL_HOP is set */
 	__u64 addresses[4]; /* source and destination of the packet before; IPv4: the first word has both */
 	__u8 macs[2 * ETH_ALEN]; /* what a packet by the adjacency `way_hop` gets; destination, source */
 	__u16 mtu; /* octets of an IP packet that may leave by it */
 	__u16 port; /* number of the port or device that it leaves by */
 	__u32 way_hop; /* 0: none */
+	__u64 number; /* counts the polls of this CPU */
+	__u32 last_flow; /* place of the flow that was learned last: flow_known.h */
 };
 
 /*

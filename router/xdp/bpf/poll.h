@@ -16,6 +16,9 @@
 #define POLL_HOLDS(v6) (4u << (v6)) /* and it holds packets */
 #define POLL_PLAIN(v6) (16u << (v6)) /* the addresses of the packet before are not the router's own, nor special */
 #define POLL_HOP(v6) (64u << (v6)) /* what the FIB says of its destination is known */
+#define POLL_FLOWS 256u /* no IPsec policy holds flows */
+#define POLL_FLOWTABLE 512u /* nothing at the port's ingress is before its flowtable */
+#define POLL_COUNTS 1024u /* which counts packets */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -41,6 +44,7 @@ static __always_inline struct poll *poll_of(struct net_device *dev)
 		return NULL;
 	queue = (void *)poll->queue;
 	if (!queue || (__u64)KERNEL_READ(queue, dev_rx) != (__u64)dev) {
+		poll->number++;
 		poll->queue = 0;
 		poll->found = 0;
 		poll->way_hop = 0;
