@@ -20,6 +20,7 @@ from lib.bora import binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 from vm.guest import prepare  # noqa: E402
 
+RULESET = ROOT / "docs/examples/nftables/home.nft"
 SUITE = "sid"  # xdp-tools 1.6, of which xdp-forward knows flowtables
 PACKAGES = ("xdp-tools", "libxdp1", "libbpf1", "libelf1t64", "zlib1g", "libzstd1", "libc6")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -32,7 +33,7 @@ class Bench:
 
     name: str
     program: Path  # as built
-    options: list  # besides --bora and --xdp-forward
+    options: list  # besides --bora, --ruleset and --xdp-forward
     clock: int  # an instruction is 2^clock nanoseconds
     seconds: int  # most that it may take
 
@@ -70,7 +71,7 @@ def in_guest(task):
     if task["tools"]:
         command = ["--xdp-forward", *xdp_forward(Path(shutil.copytree(task["tools"], "/run/xdp-tools"))), ";"]
     with open("output", "w") as out:
-        done = subprocess.run([bench, "--bora", os.environ["BORA"], *command, *task["options"]], stdout=out, check=False)
+        done = subprocess.run([bench, "--bora", os.environ["BORA"], "--ruleset", str(RULESET), *command, *task["options"]], stdout=out, check=False)
     Path("ended").write_text(str(done.returncode))
 
 

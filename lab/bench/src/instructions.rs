@@ -11,9 +11,8 @@ use anyhow::ensure;
 use bora_network::{Napi, Offer, Subject, Testbed, Traffic};
 use bora_tester::traffic::{Stream, Values};
 
-use crate::programs;
 use crate::veth::Forwarder;
-use crate::{Results, Row};
+use crate::{Results, Row, nat, programs};
 
 /// What the others are compared with.
 const BASE: &str = "kernel";
@@ -61,11 +60,17 @@ pub struct Plan {
     pub only_express: bool,
 }
 
-/// Measures kernel, xdp-forward if there is its command, and express.
+/// Measures kernel, xdp-forward if there is its command, and express; programs also with flows through `ruleset`, which is one for
+/// [`nat::measure`].
 ///
 /// # Errors
 /// A subject does not start, or not by a program where it should.
-pub fn measure(bora: &Path, xdp_forward: &[&str], plan: Plan) -> anyhow::Result<Vec<Row>> {
+pub fn measure(
+    bora: &Path,
+    ruleset: &str,
+    xdp_forward: &[&str],
+    plan: Plan,
+) -> anyhow::Result<Vec<Row>> {
     let mut testbed = Testbed::receiving(bora, Napi::Softirq)?;
     testbed.network().router().run(ROUTES)?;
     let (mut ways, mut programs) = (Results::default(), Results::default());
@@ -94,6 +99,11 @@ pub fn measure(bora: &Path, xdp_forward: &[&str], plan: Plan) -> anyhow::Result<
             );
         }
         running.stop(&network)?;
+        if subject != Forwarder::Lab(Subject::Kernel) {
+            for (case, time) in nat::programs(&mut testbed, subject, ruleset, plan.time)? {
+                programs.add(case, subject.name(), time / plan.instruction);
+            }
+        }
     }
     let only = plan.only_express.then(|| Subject::Express.name());
     let mut rows = ways.rows("router alone", UNIT, only.unwrap_or(BASE));

@@ -10,7 +10,7 @@ use bora_network::{Network, Offer, Subject as Tier, Testbed, Traffic};
 use bora_tester::traffic::{Stream, Values};
 
 use crate::programs;
-use crate::veth::Forwarder;
+use crate::veth::{Forwarder, Running};
 use crate::{Results, Row, ends};
 
 /// What the others are compared with.
@@ -19,6 +19,8 @@ const BASE: &str = "nftables";
 const RIVAL: &str = "xdp-forward";
 /// Flows of masquerade, and as many of DNAT, in the table in every case: as many as the sender has frames.
 pub const FLOWS: u32 = 8192;
+/// Flows in turn where programs alone are measured: more than a program remembers, so that none has been seen just before.
+const IN_TURN: u32 = 256;
 /// Length of frames.
 const OCTETS: u16 = 64;
 /// How often packets of all flows are sent until all are there: some of the first packets are lost.
@@ -126,11 +128,7 @@ pub fn measure(
     xdp_forward: &[&str],
     plan: &Plan,
 ) -> anyhow::Result<Vec<Row>> {
-    let ruleset = ruleset.replace("lan0", "ra").replace("wan0", "rb")
-        + &format!(
-            "table ip servers {{\n chain prerouting {{\n type nat hook prerouting priority -100\n \
-             iifname rb udp dport {PUBLIC_PORT} dnat to 10.66.1.2:{SERVER_PORT}\n }}\n}}\n"
-        );
+    let ruleset = with_server(ruleset);
     let mut testbed = Testbed::receiving(bora, bora_network::Napi::Softirq)?;
     testbed.network().router().run(SYSCTLS)?;
     let (mut rates, mut costs) = (Results::default(), Results::default());
@@ -159,6 +157,55 @@ pub fn measure(
     rows.extend(costs.rows("router alone", "ns", BASE));
     rows.extend(programs.rows("program", "instructions a packet", RIVAL));
     Ok(rows)
+}
+
+/// What a program takes for a packet of masqueraded flows, ns: of one, and of several in turn. The ruleset is that of [`measure`].
+///
+/// # Errors
+/// It does not start, or does not forward the flows.
+pub(crate) fn programs(
+    testbed: &mut Testbed,
+    forwarder: Forwarder<'_>,
+    ruleset: &str,
+    time: Duration,
+) -> anyhow::Result<[(&'static str, f64); 2]> {
+    let subject = Subject {
+        name: forwarder.name(),
+        forwarder: match forwarder {
+            Forwarder::XdpForward(command, _) => Forwarder::XdpForward(command, &FLOWTABLE),
+            other => other,
+        },
+        flowtable: true,
+    };
+    let network = testbed.network();
+    network.router().run(SYSCTLS)?;
+    let running = begin(&network, &subject, &with_server(ruleset))?;
+    make_flows(testbed, &subject, IN_TURN, time)?;
+    let mut found = [("NAT, a flow", 0.0), ("NAT, flows in turn", 0.0)];
+    for ((_, program), flows) in found.iter_mut().zip([1, IN_TURN]) {
+        let before = redirected(&network, Way::Masquerade)?;
+        let stream = Way::Masquerade.stream(flows);
+        let (sent, runs) = programs::meanwhile(|| testbed.measure_stream(stream, OCTETS, time))?;
+        let arrived = sent.arrived.received;
+        check_way(
+            &subject,
+            redirected(&network, Way::Masquerade)? - before,
+            arrived,
+        )?;
+        *program = runs.time_of_each(arrived).context("no program ran")?;
+    }
+    running.stop(&network)?;
+    network.router().run("nft flush ruleset")?;
+    Ok(found)
+}
+
+/// A ruleset for `lan0` and `wan0`, for the network's interfaces, with a server that is reached by DNAT.
+fn with_server(ruleset: &str) -> String {
+    ruleset.replace("lan0", "ra").replace("wan0", "rb")
+        + &format!(
+            "table ip servers {{\n chain prerouting {{\n type nat hook prerouting priority -100\n \
+             iifname rb udp dport {PUBLIC_PORT} dnat to 10.66.1.2:{SERVER_PORT}\n }}\n}}\n"
+        )
 }
 
 fn subjects<'a>(xdp_forward: &'a [&'a str]) -> Vec<Subject<'a>> {
@@ -198,35 +245,15 @@ fn one(
     plan: &Plan,
 ) -> anyhow::Result<Vec<(String, f64, Option<f64>)>> {
     let network = testbed.network();
-    let rules = match subject.flowtable {
-        true => ruleset.to_owned(),
-        false => without_flowtable(ruleset),
-    };
-    let load = format!("nft -f - <<'END'\nflush ruleset\n{rules}\nEND");
-    network.router().run(&load)?;
-    let running = subject.forwarder.start(&network, 2, &[])?;
-    if subject.forwarder == Forwarder::Lab(Tier::Express) {
-        wait_for_flows(&network)?;
-    }
-    make_flows(testbed, subject, plan.time)?;
-    let by_program = subject.forwarder != Forwarder::Lab(Tier::Kernel);
+    let running = begin(&network, subject, ruleset)?;
+    make_flows(testbed, subject, FLOWS, plan.time)?;
     let mut rates = vec![];
     for (way, flows) in cases(plan) {
         let before = redirected(&network, way)?;
         let measured = testbed.measure_stream(way.stream(flows), OCTETS, plan.time)?;
-        let redirected = (redirected(&network, way)? - before) as f64;
-        let arrived = measured.arrived.received as f64;
-        let share = redirected / arrived;
-        ensure!(
-            if by_program {
-                share > 0.99
-            } else {
-                share == 0.0
-            },
-            "{}, {}: {arrived} packets arrived, and a program forwarded {redirected} of them",
-            subject.name,
-            case(way, flows)
-        );
+        let redirected = redirected(&network, way)? - before;
+        check_way(subject, redirected, measured.arrived.received)
+            .with_context(|| case(way, flows))?;
         let stream = || testbed.measure_stream(way.stream(flows), OCTETS, plan.time / 4);
         let (again, runs) = programs::meanwhile(stream)?;
         let program = runs.time_of_each(again.arrived.received);
@@ -236,16 +263,54 @@ fn one(
     Ok(rates)
 }
 
+/// Takes a subject's rules and starts it.
+fn begin<'a>(
+    network: &Network,
+    subject: &Subject<'a>,
+    ruleset: &str,
+) -> anyhow::Result<Running<'a>> {
+    let rules = match subject.flowtable {
+        true => ruleset.to_owned(),
+        false => without_flowtable(ruleset),
+    };
+    let load = format!("nft -f - <<'END'\nflush ruleset\n{rules}\nEND");
+    network.router().run(&load)?;
+    let running = subject.forwarder.start(network, 2, &[])?;
+    if subject.forwarder == Forwarder::Lab(Tier::Express) {
+        wait_for_flows(network)?;
+    }
+    Ok(running)
+}
+
+/// Whether a program has forwarded the packets if it should, and none if it should not.
+fn check_way(subject: &Subject<'_>, redirected: u64, arrived: u64) -> anyhow::Result<()> {
+    let share = redirected as f64 / arrived as f64;
+    ensure!(
+        match subject.forwarder {
+            Forwarder::Lab(Tier::Kernel) => share == 0.0,
+            _ => share > 0.99,
+        },
+        "{}: {arrived} packets arrived, and a program forwarded {redirected} of them",
+        subject.name
+    );
+    Ok(())
+}
+
 /// Sends in both directions until every flow has been seen in both, which puts it into the flowtable.
-fn make_flows(testbed: &mut Testbed, subject: &Subject<'_>, time: Duration) -> anyhow::Result<()> {
+fn make_flows(
+    testbed: &mut Testbed,
+    subject: &Subject<'_>,
+    flows_each: u32,
+    time: Duration,
+) -> anyhow::Result<()> {
     let count = match subject.flowtable {
         true => "grep -c 'udp .*OFFLOAD' /proc/net/nf_conntrack || true",
         false => "grep 'udp .*10.66.2.2' /proc/net/nf_conntrack | grep -vc UNREPLIED || true",
     };
-    let (wanted, mut flows) = (2 * FLOWS, String::new());
+    let (wanted, mut flows) = (2 * flows_each, String::new());
     for _ in 0..ATTEMPTS {
         for way in Way::ALL {
-            testbed.measure_stream(way.stream(FLOWS), OCTETS, time)?;
+            testbed.measure_stream(way.stream(flows_each), OCTETS, time)?;
         }
         flows = testbed.network().router().run(count)?;
         if flows.trim() == wanted.to_string() {

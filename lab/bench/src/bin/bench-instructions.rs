@@ -4,9 +4,11 @@
 //! Prints a table and writes `target/bench/instructions.json`. `docs/bench-instructions.md` describes the method.
 #![forbid(unsafe_code)]
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use bora_bench::instructions::{self, Plan};
 use bora_bench::publish;
 use clap::Parser;
@@ -18,6 +20,9 @@ struct Options {
     /// The program to measure
     #[arg(long, default_value = "target/release/bora")]
     bora: PathBuf,
+    /// Rules for the interfaces lan0 and wan0, with a flowtable
+    #[arg(long, default_value = "docs/examples/nftables/home.nft")]
+    ruleset: PathBuf,
     /// xdp-forward of xdp-tools: the words of its command; left out if there is none
     #[arg(long, num_args = 1.., allow_hyphen_values = true, value_terminator = ";")]
     xdp_forward: Vec<String>,
@@ -40,6 +45,8 @@ fn main() -> anyhow::Result<()> {
         only_express: options.only_express,
     };
     let command: Vec<&str> = options.xdp_forward.iter().map(String::as_str).collect();
-    let rows = instructions::measure(&options.bora.canonicalize()?, &command, plan)?;
+    let path = &options.ruleset;
+    let ruleset = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let rows = instructions::measure(&options.bora.canonicalize()?, &ruleset, &command, plan)?;
     publish("instructions", rows, None)
 }
