@@ -17,7 +17,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Those of all programs that are attached to routers' ports now.
+    /// What all programs that are attached to routers' ports now have run.
     fn now() -> Self {
         ProgInfoIter::default()
             .filter(|program| is_of_router(&program.name.to_string_lossy()))

@@ -27,7 +27,7 @@ struct flow_action {
 
 struct known_flow {
 	__u64 poll; /* number of the poll that it is known in */
-	__be32 source[4]; /* of its packets, as they come in */
+	__be32 source[4]; /* its packets have these when they come in */
 	__be32 destination[4];
 	__be32 ports;
 	__be32 tags[2];
