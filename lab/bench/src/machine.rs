@@ -410,7 +410,7 @@ impl Running {
     /// [`Self::tell`], and [`Self::finish`].
     ///
     /// # Errors
-    /// As there.
+    /// It takes no commands, or a packet was lost, or the worker panicked.
     pub fn stop(self) -> anyhow::Result<Outcome> {
         self.tell()?;
         self.finish()
@@ -435,7 +435,7 @@ impl Running {
     /// [`Self::stop`] at a certain time.
     ///
     /// # Errors
-    /// As there.
+    /// It takes no commands, or a packet was lost, or the worker panicked.
     pub fn stop_at(self, at: Instant) -> anyhow::Result<Outcome> {
         thread::sleep(at.saturating_duration_since(Instant::now()));
         self.stop()

@@ -36,7 +36,7 @@ impl Runs {
 /// What runs while `work` is done, which the kernel measures only then: it takes time.
 ///
 /// # Errors
-/// Those of the work, or the kernel does not measure.
+/// The work fails, or the kernel does not measure.
 pub(crate) fn meanwhile<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Runs)> {
     fs::write(STATISTICS, "1").context(STATISTICS)?;
     let before = Runs::now();

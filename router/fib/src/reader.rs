@@ -52,7 +52,7 @@ impl ProgramReader {
     /// `grace_period` waits for an RCU grace period.
     ///
     /// # Errors
-    /// Those of `grace_period`; nothing is used again then.
+    /// `grace_period` fails; nothing is used again then.
     pub fn wait<E>(&mut self, grace_period: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let epochs = &self.shared.epochs;
         let epoch = epochs.now();

@@ -40,6 +40,10 @@ fn what_is_wrong_is_told_from_what_is_right() {
         wrong("a.rs", "// It is that\n// of the port: so\n// many."),
         [1]
     );
+    assert_eq!(
+        wrong("a.rs", "/// It is.\n///\n/// # Errors\n/// Those of it."),
+        [4]
+    );
     assert_eq!(wrong("a.rs", "//! Often.\nlet a = \" // of it\";"), none);
     assert_eq!(
         wrong("a.c", "int a; /* of it */\n/*\n * The same. */\n// Those."),
@@ -100,7 +104,7 @@ fn comments(name: &str, text: &str) -> Vec<(usize, String)> {
     }
 }
 
-/// Comments of Rust; lines with one mark below each other are one comment.
+/// Comments of Rust; lines with one mark below each other are one comment, up to a heading (`# Errors`).
 fn rust(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut open = "";
@@ -110,6 +114,10 @@ fn rust(text: &str) -> Vec<(usize, String)> {
             .into_iter()
             .find(|mark| whole.starts_with(mark));
         match mark {
+            Some(mark) if whole[mark.len()..].starts_with(" # ") => {
+                open = ""; // what follows begins anew
+                continue;
+            }
             Some(mark) if mark == open => {
                 let (_, comment) = found.last_mut().expect("it is open");
                 *comment = format!("{comment} {}", whole[mark.len()..].trim());

@@ -103,7 +103,7 @@ impl Peer {
 /// The number of a group; `None` if there is none of this name.
 ///
 /// # Errors
-/// Whoever knows the groups of this machine does not answer.
+/// The service that knows the groups of this machine does not answer.
 pub(super) fn group_id(name: &str) -> nix::Result<Option<u32>> {
     match Group::from_name(name) {
         Ok(group) => Ok(group.map(|group| group.gid.as_raw())),
