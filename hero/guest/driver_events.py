@@ -79,11 +79,22 @@ def without_bus(name):
     switch(folder, BUS_MASTER, True)
 
 
+def pull(card):
+    """Pulls the cable of a card."""
+    ask(f"ip -n {namespace(card)} link set wire down")
+
+
+def plug_in(card):
+    """Plugs it in again; its end has lost its route with the link."""
+    ask(f"ip -n {namespace(card)} link set wire up && ip -n {namespace(card)} route replace default via 10.0.{card}.1")
+
+
 def pulled(name):
     """Its cable is pulled, and plugged in again."""
     card = interfaces().index(name)
-    wire = f"ip -n {namespace(card)}"
-    ask(f"{wire} link set wire down; sleep 0.1; {wire} link set wire up && {wire} route replace default via 10.0.{card}.1")
+    pull(card)
+    time.sleep(0.1)
+    plug_in(card)
 
 
 def removed(name):
@@ -152,10 +163,10 @@ def link_loss():
     ping(0, "10.1.1.1")
     until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded")
     with Flood(0, "10.1.1.1"):
-        ask(f"ip -n {namespace(1)} link set wire down")
+        pull(1)
         until(lambda: "NO-CARRIER" in run(f"ip link show {name}"), "no link")
         until(lambda: not offloaded("10.1.1.0/24"), "the route is off the fast path")
-        ask(f"ip -n {namespace(1)} link set wire up && ip -n {namespace(1)} route replace default via 10.0.1.1")
+        plug_in(1)
         wait_for_link(name)
     ping(0, "10.1.1.1")
     until(lambda: offloaded("10.1.1.0/24"), "the route is offloaded again")
