@@ -33,7 +33,7 @@ class Bench:
 
     name: str
     program: Path  # as built
-    options: list  # besides --bora, --ruleset and --xdp-forward
+    options: list  # besides --bora, --ruleset, --instruction and --xdp-forward
     clock: int  # an instruction is 2^clock nanoseconds
     seconds: int  # most that it may take
 
@@ -71,7 +71,8 @@ def in_guest(task):
     if task["tools"]:
         command = ["--xdp-forward", *xdp_forward(Path(shutil.copytree(task["tools"], "/run/xdp-tools"))), ";"]
     with open("output", "w") as out:
-        done = subprocess.run([bench, "--bora", os.environ["BORA"], "--ruleset", str(RULESET), *command, *task["options"]], stdout=out, check=False)
+        done = subprocess.run([bench, "--bora", os.environ["BORA"], "--ruleset", str(RULESET), "--instruction", task["instruction"], *command,
+                               *task["options"]], stdout=out, check=False)
     Path("ended").write_text(str(done.returncode))
 
 
@@ -84,7 +85,7 @@ def measure(kernel, bench, with_xdp_forward=True):
         subprocess.run(["strip", "-o", shared / name, program], check=True)
     tools = xdp_tools() if with_xdp_forward else None
     task = {"bora": str(shared / "bora"), "bench": str(shared / "bench"), "tools": tools and str(tools / "root"), "shared": str(shared),
-            "options": bench.options}
+            "options": bench.options, "instruction": str(2**bench.clock)}
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3", __file__, json.dumps(task)]
     machine.run(kernel, [], command, shared, BOOT_SECONDS + bench.seconds, devices=[f"-icount shift={bench.clock}"], cpus=1)
     ended = shared / "ended"

@@ -100,7 +100,7 @@ pub fn measure(
         }
         running.stop(&network)?;
         if subject != Forwarder::Lab(Subject::Kernel) {
-            for (case, time) in nat::programs(&mut testbed, subject, ruleset, plan.time)? {
+            for (case, time) in nat::costs(&mut testbed, subject, ruleset, plan.time)? {
                 programs.add(case, subject.name(), time / plan.instruction);
             }
         }

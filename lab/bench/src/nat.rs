@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use bora_network::{Network, Offer, Subject as Tier, Testbed, Traffic};
+use bora_network::{Measured, Network, Offer, Subject as Tier, Testbed, Traffic};
 use bora_tester::traffic::{Stream, Values};
 
 use crate::programs;
@@ -163,7 +163,7 @@ pub fn measure(
 ///
 /// # Errors
 /// It does not start, or does not forward the flows.
-pub(crate) fn programs(
+pub(crate) fn costs(
     testbed: &mut Testbed,
     forwarder: Forwarder<'_>,
     ruleset: &str,
@@ -183,16 +183,11 @@ pub(crate) fn programs(
     make_flows(testbed, &subject, IN_TURN, time)?;
     let mut found = [("NAT, a flow", 0.0), ("NAT, flows in turn", 0.0)];
     for ((_, program), flows) in found.iter_mut().zip([1, IN_TURN]) {
-        let before = redirected(&network, Way::Masquerade)?;
-        let stream = Way::Masquerade.stream(flows);
-        let (sent, runs) = programs::meanwhile(|| testbed.measure_stream(stream, OCTETS, time))?;
-        let arrived = sent.arrived.received;
-        check_way(
-            &subject,
-            redirected(&network, Way::Masquerade)? - before,
-            arrived,
-        )?;
-        *program = runs.time_of_each(arrived).context("no program ran")?;
+        let (sent, runs) =
+            programs::meanwhile(|| send(testbed, &subject, Way::Masquerade, flows, time))?;
+        *program = runs
+            .time_of_each(sent.arrived.received)
+            .context("no program ran")?;
     }
     running.stop(&network)?;
     network.router().run("nft flush ruleset")?;
@@ -249,13 +244,9 @@ fn one(
     make_flows(testbed, subject, FLOWS, plan.time)?;
     let mut rates = vec![];
     for (way, flows) in cases(plan) {
-        let before = redirected(&network, way)?;
-        let measured = testbed.measure_stream(way.stream(flows), OCTETS, plan.time)?;
-        let redirected = redirected(&network, way)? - before;
-        check_way(subject, redirected, measured.arrived.received)
-            .with_context(|| case(way, flows))?;
-        let stream = || testbed.measure_stream(way.stream(flows), OCTETS, plan.time / 4);
-        let (again, runs) = programs::meanwhile(stream)?;
+        let measured = send(testbed, subject, way, flows, plan.time)?;
+        let (again, runs) =
+            programs::meanwhile(|| send(testbed, subject, way, flows, plan.time / 4))?;
         let program = runs.time_of_each(again.arrived.received);
         rates.push((case(way, flows), measured.rate(), program));
     }
@@ -282,18 +273,32 @@ fn begin<'a>(
     Ok(running)
 }
 
-/// Whether a program has forwarded the packets if it should, and none if it should not.
-fn check_way(subject: &Subject<'_>, redirected: u64, arrived: u64) -> anyhow::Result<()> {
+/// Sends packets of this number of flows. A program must have forwarded them if it should, and none if it should not.
+fn send(
+    testbed: &mut Testbed,
+    subject: &Subject<'_>,
+    way: Way,
+    flows: u32,
+    time: Duration,
+) -> anyhow::Result<Measured> {
+    let network = testbed.network();
+    let before = redirected(&network, way)?;
+    let measured = testbed.measure_stream(way.stream(flows), OCTETS, time)?;
+    let (redirected, arrived) = (
+        redirected(&network, way)? - before,
+        measured.arrived.received,
+    );
     let share = redirected as f64 / arrived as f64;
     ensure!(
         match subject.forwarder {
             Forwarder::Lab(Tier::Kernel) => share == 0.0,
             _ => share > 0.99,
         },
-        "{}: {arrived} packets arrived, and a program forwarded {redirected} of them",
-        subject.name
+        "{}, {}: {arrived} packets arrived, and a program forwarded {redirected} of them",
+        subject.name,
+        case(way, flows)
     );
-    Ok(())
+    Ok(measured)
 }
 
 /// Sends in both directions until every flow has been seen in both, which puts it into the flowtable.
