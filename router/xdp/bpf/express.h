@@ -272,7 +272,7 @@ static __always_inline void fill_lookup(const struct packet *p, bool v6, struct 
  * writes where a frame grows; without room for it, it is the driver's work.
  */
 static __always_inline void trim_and_pad(struct xdp_md *ctx, const struct packet *p,
-				     const struct bora_port *out, const __u8 *tags)
+					 const struct bora_port *out, const __u8 *tags)
 {
 	__u32 have = frame_octets(ctx);
 	__u32 want = p->l3_length + sizeof(struct ethhdr) + octets_at(out, tags);

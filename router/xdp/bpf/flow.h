@@ -377,6 +377,12 @@ static __always_inline bool flow_output_holds(const struct bora_port *in, const 
 	return egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) && any_egress_holds();
 }
 
+/* Number of the port or bond that carries what leaves by an output; a port of a bond carries its own. */
+static __always_inline __u32 carrier_of(const struct bora_port *out)
+{
+	return out->index < BORA_MAX_PORTS ? out->index : out->trunk;
+}
+
 /* What a flow leaves by, or NULL. */
 static __always_inline struct port_row *output_of(const struct flow_action *action)
 {
@@ -405,9 +411,8 @@ static __always_inline bool learn_flow(struct xdp_md *ctx, struct packet *p, boo
 	if (!row || check_output(p, v6, in, row) != REASON_NONE)
 		return false;
 	out = &row->port;
-	flow->row = out->index;
-	flow->port = out->index < BORA_MAX_PORTS ? out->index : out->trunk;
-	if (is_no_output(out) || has_other_header(action, out, &flow->way) || flow_output_holds(in, out, flow->port))
+	flow->way.port = out->index;
+	if (is_no_output(out) || has_other_header(action, out, &flow->way) || flow_output_holds(in, out, carrier_of(out)))
 		return false;
 	if (!action->direct && !out->session && !has_last_neighbour(p->poll, v6, action, &flow->way) &&
 	    !find_neighbour(ctx, v6, in, action, row, key, &flow->way))
@@ -447,12 +452,12 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 			return pass(count, BORA_GUARD);
 		p->poll->last_flow = place;
 	}
-	row = port_row(flow->row);
+	row = port_row(flow->way.port);
 	if (!row || exceeds_port(p, &row->port) || octets_from(p, p->l3) > flow->action.mtu)
 		return pass(count, BORA_GUARD);
 	if (flow->action.nat && !translate(p, v6, &flow->action))
 		return pass(count, BORA_GUARD);
-	port = flow->port;
+	port = carrier_of(&row->port);
 	if (port >= BORA_MAX_PORTS) /* the bond's hash is of the new addresses */
 		port = port_of_bond(p, v6, flow->way.macs, port);
 	if (port >= BORA_MAX_PORTS) {

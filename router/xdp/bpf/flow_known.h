@@ -36,8 +36,6 @@ struct known_flow {
 	__u8 protocol;
 	struct flow_action action;
 	struct way way;
-	__u32 row; /* number of the output */
-	__u32 port; /* number of the port or bond below it */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

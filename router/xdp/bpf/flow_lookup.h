@@ -322,8 +322,8 @@ static __always_inline void look_below_session(struct xdp_md *ctx, struct found_
 }
 
 /*
- * Looks for the flow of a packet with these tags at the devices that it passes in Linux: the port, the bond, the VLAN device, the PPPoE session. A flow of a bridge
- * is at its port (nft_dev_path_info()).
+ * Looks for the flow of a packet with these tags at the devices that it passes in Linux: the port, the bond, the VLAN device, the PPPoE session.
+ * A flow of a bridge is at its port (nft_dev_path_info()).
  */
 static __always_inline void find_flow(struct xdp_md *ctx, const struct packet *p, struct bpf_fib_lookup *key,
 				      const struct bora_port *in, const __be32 *tags, struct found_flow *found)
