@@ -13,26 +13,42 @@ use bora_tester::port_bench::PortBench;
 use bora_tester::ports::{Kind, PortSpec, Side, open};
 use bora_tester::traffic::FrameMix;
 use bora_tester::trial::{Action, Bench, Trial, TrialSpec};
-use net::{Net, both_ways, lay_cable, quick, quiet, space, spec};
+use net::{Net, both_ways, is_busy, lay_cable, quick, quiet, space, spec};
 
 const SHORT: Duration = Duration::from_millis(300);
 /// Trials in which the tester may be late.
 const TRIALS: usize = 30;
 
-/// A trial that loses nothing, to the frame and in time. The tester sends all frames if it has the CPU: of several trials,
-/// one does on a busy machine.
+/// What an attempt gives that was in time. The tester needs CPUs for itself, so one of several attempts is enough, and
+/// none where the machine is busy beside most of them.
+fn in_time<T>(mut attempt: impl FnMut() -> (T, bool)) -> T {
+    let mut quiet = 0;
+    for _ in 1..TRIALS {
+        let (outcome, is_in_time) = attempt();
+        if is_in_time {
+            return outcome;
+        }
+        quiet += usize::from(!is_busy());
+    }
+    let (outcome, is_in_time) = attempt();
+    assert!(
+        is_in_time || quiet < TRIALS / 2,
+        "none of {TRIALS} attempts was in time, and the machine was quiet after {quiet} of them"
+    );
+    outcome
+}
+
+/// A trial that loses nothing, to the frame; and that sends all frames if the tester has its CPUs.
 fn whole(wire: &mut PortBench, v6: bool, frames: FrameMix, rate: f64, time: Duration) -> Trial {
     let spec = TrialSpec::steady(both_ways(v6, frames), rate, time);
     let expected = (rate * time.as_secs_f64()).round() as u64;
-    for _ in 0..TRIALS {
+    in_time(|| {
         let trial = lossless(wire, &spec);
         let sent = trial.streams.iter().map(|stream| stream.counts.sent);
         assert!(sent.clone().all(|sent| sent <= expected), "{trial:?}");
-        if sent.min() == Some(expected) {
-            return trial;
-        }
-    }
-    panic!("no trial of {TRIALS} sent all of {expected} frames");
+        let is_whole = sent.min() == Some(expected);
+        (trial, is_whole)
+    })
 }
 
 fn lossless(wire: &mut PortBench, spec: &TrialSpec) -> Trial {
@@ -93,24 +109,22 @@ fn as_fast_as_it_goes_and_then_a_burst_of_so_many() {
     let traffic = both_ways(false, FrameMix::of(64));
     let time = Duration::from_millis(100);
     let mut spec = TrialSpec::steady(traffic, f64::INFINITY, time);
-    let in_time = |most: Duration, trial: &mut dyn FnMut() -> Trial| {
-        assert!((0..TRIALS).any(|_| trial().elapsed < most), "{most:?}");
-    };
-    in_time(time.mul_f64(1.5), &mut || {
+    in_time(|| {
         let trial = wire.trial(&spec).unwrap();
         let counts = trial.counts();
-        assert!(counts.sent > 10_000, "{counts:?}");
         assert_eq!((counts.lost(), trial.missed), (0, 0), "{counts:?}");
-        assert!(trial.elapsed.as_secs_f64() > 0.09);
-        trial
+        let whole = time.mul_f64(0.9)..time.mul_f64(1.5);
+        ((), counts.sent > 10_000 && whole.contains(&trial.elapsed))
     });
     spec.limit = Some(777);
-    in_time(time, &mut || {
+    in_time(|| {
         let trial = wire.trial(&spec).unwrap();
+        let all = trial.elapsed < time;
         for stream in &trial.streams {
-            assert_eq!((stream.counts.sent, stream.counts.received), (777, 777));
+            let (sent, received) = (stream.counts.sent, stream.counts.received);
+            assert!(received == sent && sent <= 777 && (sent == 777 || !all));
         }
-        trial
+        ((), all)
     });
 }
 
@@ -242,12 +256,8 @@ fn two_xdp_ports_in_one_namespace() {
     let ports = open(&specs, Vec::new(), Default::default()).unwrap();
     let traffic = both_ways(false, FrameMix::of(64));
     let mut wire = PortBench::new(ports, quick());
-    let trial = wire.trial(&TrialSpec::steady(traffic, 1e4, SHORT)).unwrap();
-    let counts = trial.counts();
-    // a busy machine sends less
-    assert!(counts.sent > 600, "{counts:?}");
-    assert_eq!(counts.received, counts.sent, "{counts:?}");
-    assert_eq!(trial.missed, 0);
+    let trial = lossless(&mut wire, &TrialSpec::steady(traffic, 1e4, SHORT));
+    assert!(trial.counts().sent > 0);
 }
 
 fn router(kind: fn(String) -> Kind) {
@@ -338,30 +348,33 @@ fn bad_ports_are_named() {
 #[test]
 fn a_trial_that_is_stopped_keeps_what_it_counted() {
     let mut wire = memory_wire();
-    let options = quick();
-    let (stop, start) = (options.stop.clone(), Instant::now());
-    wire.set_options(options);
-    let mut spec = TrialSpec::steady(
-        both_ways(false, FrameMix::of(64)),
-        1e4,
-        Duration::from_secs(60),
-    );
-    spec.action = Some(Action {
-        after: Duration::from_millis(100),
-        run: Arc::new(move || {
-            stop.store(true, Ordering::Relaxed);
-            Ok(())
-        }),
+    in_time(|| {
+        let options = quick();
+        let (stop, start) = (options.stop.clone(), Instant::now());
+        wire.set_options(options);
+        let mut spec = TrialSpec::steady(
+            both_ways(false, FrameMix::of(64)),
+            1e4,
+            Duration::from_secs(60),
+        );
+        spec.action = Some(Action {
+            after: Duration::from_millis(100),
+            run: Arc::new(move || {
+                stop.store(true, Ordering::Relaxed);
+                Ok(())
+            }),
+        });
+        let trial = wire.trial(&spec).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(10));
+        let counts = trial.counts();
+        assert!(
+            trial.interrupted && counts.sent > 0 && counts.lost() == 0,
+            "{counts:?}"
+        );
+        let error = trial.sent_rate() / 2e4 - 1.0;
+        let is_in_time = start.elapsed() < Duration::from_secs(2) && error.abs() < 0.05;
+        ((), is_in_time && counts.sent >= 1000)
     });
-    let trial = wire.trial(&spec).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(2));
-    let counts = trial.counts();
-    assert!(
-        trial.interrupted && counts.sent >= 1000 && counts.lost() == 0,
-        "{counts:?}"
-    );
-    let error = trial.sent_rate() / 2e4 - 1.0;
-    assert!(error.abs() < 0.05, "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bora_linux::netns::Namespace;
 use bora_tester::port_bench::{Options, PortBench};
@@ -145,6 +145,25 @@ pub(crate) fn quick() -> Options {
         drain: Some(Duration::from_millis(60)),
         ..Options::default()
     }
+}
+
+/// Whether something keeps two threads that never wait, such as the tester's, from their CPUs for a tenth of the time.
+pub(crate) fn is_busy() -> bool {
+    let time = Duration::from_millis(100);
+    let kept = move || {
+        let start = Instant::now();
+        let (mut last, mut kept) = (Duration::ZERO, Duration::ZERO);
+        while last < time {
+            let now = start.elapsed();
+            if now - last > Duration::from_micros(50) {
+                kept += now - last;
+            }
+            last = now;
+        }
+        kept > time / 10
+    };
+    let other = std::thread::spawn(kept);
+    kept() | other.join().unwrap()
 }
 
 /// Streams both ways, of IPv4 or IPv6, from and to several hosts of each link.
