@@ -3,11 +3,18 @@
 use std::sync::atomic::Ordering;
 
 use crate::family::{Family, root_len, slot};
-use crate::node::{Encoded, NODE, SLOTS, STRIDE};
+use crate::node::{Encoded, MAX_PATH, MIN_PATH, NODE, SLOTS, STRIDE};
 use crate::publish::Shared;
 use crate::slab::Room;
-use crate::stride::{Leaf, MAX_STRIDES, Stride, child_place, prefix_place};
+use crate::stride::{Leaf, MAX_STRIDES, PASSED, Stride, child_place, prefix_place};
 use crate::table::{Built, Full, OUTSIDE, Table, Top};
+
+/// Bits, left-aligned, that lead past strides with one child each to the stride `end`.
+struct Path {
+    bits: u64,
+    len: u32,
+    end: u32,
+}
 
 impl<F: Family> Table<F> {
     /// Whether enough stride indices are free for one more prefix of any length.
@@ -159,22 +166,17 @@ impl<F: Family> Table<F> {
 
     /// Builds the word of a stride whose lists or inherited leaf have changed.
     fn build(&mut self, shared: &Shared, index: u32, base: Leaf, room: Room) -> Result<u32, Full> {
-        let mut slots = [base; SLOTS];
-        let children = self.strides[index as usize].paint(&mut slots);
-        for at in children..self.strides[index as usize].entries().len() {
-            let entry = self.strides[index as usize].entries()[at];
-            let Some(slot) = entry.child_slot() else {
-                continue;
-            };
-            let (child, inherited) = (entry.value(), slots[slot]);
-            let known = &self.strides[child as usize];
-            slots[slot] = if known.dirty || known.base != inherited {
-                self.build(shared, child, inherited, room)?
-            } else {
-                known.word
-            };
-        }
-        let word = self.word_of(shared, self.strides[index as usize].word, &slots, room)?;
+        let path = self.path(index);
+        let word = match path {
+            Some(path) => self.build_path(shared, index, &path, base, room)?,
+            None => self.build_node(shared, index, base, room)?,
+        };
+        self.replace(index, word, base);
+        Ok(word)
+    }
+
+    /// Gives a stride its word, and keeps the old one until it is clear whether all found room.
+    fn replace(&mut self, index: u32, word: u32, base: Leaf) {
         let stride = &mut self.strides[index as usize];
         stride.dirty = false;
         self.built.push(Built {
@@ -182,23 +184,116 @@ impl<F: Family> Table<F> {
             word: std::mem::replace(&mut stride.word, word),
             base: std::mem::replace(&mut stride.base, base),
         });
-        Ok(word)
     }
 
-    /// The word for these slots: a leaf if all are equal, the old node if it has the same content,
-    /// else a new node.
-    fn word_of(
+    fn build_node(
         &mut self,
         shared: &Shared,
-        old: u32,
-        slots: &[u32; SLOTS],
+        index: u32,
+        base: Leaf,
         room: Room,
     ) -> Result<u32, Full> {
+        let mut slots = [base; SLOTS];
+        let children = self.strides[index as usize].paint(&mut slots);
+        for at in children..self.strides[index as usize].entries().len() {
+            let entry = self.strides[index as usize].entries()[at];
+            let Some(slot) = entry.child_slot() else {
+                continue;
+            };
+            slots[slot] = self.word_below(shared, entry.value(), slots[slot], room)?;
+        }
         if slots.iter().all(|&word| word == slots[0]) {
             return Ok(slots[0]);
         }
+        let node = Encoded::new(&slots, &F::ENTRIES);
+        self.place_node(shared, self.strides[index as usize].word, &node, room)
+    }
+
+    /// The word of a child, which is built if need be.
+    fn word_below(
+        &mut self,
+        shared: &Shared,
+        child: u32,
+        inherited: Leaf,
+        room: Room,
+    ) -> Result<u32, Full> {
+        let known = &self.strides[child as usize];
+        if known.dirty || known.base != inherited || known.word == PASSED {
+            self.build(shared, child, inherited, room)
+        } else {
+            Ok(known.word)
+        }
+    }
+
+    /// The path from a stride, if there is only one way on, long enough for one.
+    fn path(&self, index: u32) -> Option<Path> {
+        let (mut bits, mut len, mut end) = (0, 0, index);
+        while F::IS_V6
+            && len < MAX_PATH
+            && let Some((slot, child)) = self.only_child(end)
+        {
+            bits |= (slot as u64) << (64 - STRIDE - len);
+            len += STRIDE;
+            end = child;
+        }
+        (len >= MIN_PATH).then_some(Path { bits, len, end })
+    }
+
+    /// Slot and index of the only child with prefixes, if a stride has no prefix itself. Children without are about to go.
+    fn only_child(&self, index: u32) -> Option<(usize, u32)> {
+        let mut only = None;
+        for entry in self.strides[index as usize].entries() {
+            let child = (entry.child_slot()?, entry.value());
+            if self.has_prefix(child.1) && only.replace(child).is_some() {
+                return None;
+            }
+        }
+        only
+    }
+
+    /// Whether a prefix is in a stride or below it.
+    fn has_prefix(&self, index: u32) -> bool {
+        let mut entries = self.strides[index as usize].entries().iter();
+        entries.any(|entry| entry.child_slot().is_none() || self.has_prefix(entry.value()))
+    }
+
+    fn build_path(
+        &mut self,
+        shared: &Shared,
+        index: u32,
+        path: &Path,
+        base: Leaf,
+        room: Room,
+    ) -> Result<u32, Full> {
+        let inside = self.word_below(shared, path.end, base, room)?;
+        self.pass_below(index, path.end);
+        if inside == base {
+            return Ok(base);
+        }
+        let node = Encoded::path(path.bits, path.len, inside, base);
+        self.place_node(shared, self.strides[index as usize].word, &node, room)
+    }
+
+    /// Takes their nodes from the strides below one, down to the end of a path.
+    fn pass_below(&mut self, index: u32, end: u32) {
+        for at in 0..self.strides[index as usize].entries().len() {
+            let child = self.strides[index as usize].entries()[at].value();
+            if child != end {
+                self.replace(child, PASSED, self.strides[child as usize].base);
+                self.pass_below(child, end);
+            }
+        }
+    }
+
+    /// Where a node is: the old place if it has the same content, else a new one.
+    fn place_node(
+        &mut self,
+        shared: &Shared,
+        old: u32,
+        node: &Encoded,
+        room: Room,
+    ) -> Result<u32, Full> {
         let nodes = &shared.tree::<F>().nodes;
-        let node = Encoded::new(slots, &F::ENTRIES);
         if old & NODE != 0 && node.is_at(nodes, old & !NODE) {
             return Ok(old);
         }

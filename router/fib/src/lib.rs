@@ -6,9 +6,10 @@
 //! each reader has passed a quiescent point.
 //!
 //! A table is a root array, indexed by the first bits, and run-length coded nodes of 64 slots:
-//! 18-6-6-2 bits for IPv4; for IPv6 21 bits below 2000::/3, and then six at a time. It takes a few
-//! megabytes for the whole Internet, so that look-ups mostly hit the caches. [`FibConfig`] limits
-//! its memory. Further tables ([`TableId`]), for policy routing and VRFs, have one word for a root.
+//! 18-6-6-2 bits for IPv4; for IPv6 21 bits below 2000::/3, and then six at a time, or up to 60 where
+//! there is only one way. It takes a few megabytes for the whole Internet, so that look-ups mostly hit the
+//! caches. [`FibConfig`] limits its memory. Further tables ([`TableId`]), for policy routing and VRFs,
+//! have one word for a root.
 #![deny(unsafe_code)]
 
 mod build;

@@ -8,6 +8,11 @@
 //! IPv4 entries are 16 bits wide, for leaves below [`FAR`]; the rare child, and the leaf that is not
 //! below, is an entry with [`FAR`] set whose other bits say which 32-bit word of the node, behind the
 //! entries, holds its word. IPv6 entries are words.
+//!
+//! **Paths** (IPv6 only): nodes in a row that would each have one child, and one leaf in all other slots, are one node
+//! (path compression; Morrison, PATRICIA, 1968). In place of the bitmap, whose bit 0 is always set, it has twice the number of
+//! bits, [`MIN_PATH`] to [`MAX_PATH`]. Then come these bits, left-aligned in 8 octets, the word for addresses that have them, and
+//! the leaf of all others.
 
 use std::sync::atomic::Ordering;
 
@@ -21,6 +26,11 @@ pub(crate) const FAR: u16 = 1 << 15;
 pub(crate) const STRIDE: u32 = 6;
 /// Slots of a node.
 pub(crate) const SLOTS: usize = 1 << STRIDE;
+/// The fewest address bits of a path. Shorter ones would be all over the Internet's table, and cost vectors more than the nodes
+/// that they spare.
+pub(crate) const MIN_PATH: u32 = 4 * STRIDE;
+/// The most address bits of a path.
+pub(crate) const MAX_PATH: u32 = 60;
 /// 32-bit words of the longest body: 64 16-bit entries and 64 words behind them.
 const BODY: usize = SLOTS / 2 + SLOTS;
 
@@ -55,6 +65,20 @@ impl Encoded {
             Entries::Narrow => node.narrow(slots),
             Entries::Wide => node.wide(slots),
         }
+        node
+    }
+
+    /// Encodes a path: the first `len` bits of `bits` lead to `inside`, all others to `outside`.
+    pub(crate) fn path(bits: u64, len: u32, inside: u32, outside: u32) -> Self {
+        debug_assert!(len.is_multiple_of(STRIDE) && (MIN_PATH..=MAX_PATH).contains(&len));
+        let [a, b, c, d, e, f, g, h] = bits.to_ne_bytes();
+        let mut node = Self {
+            bitmap: u64::from(2 * len),
+            body: [0; BODY],
+            len: 4,
+        };
+        let halves = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
+        node.body[..4].copy_from_slice(&[halves[0], halves[1], inside, outside]);
         node
     }
 
@@ -122,7 +146,8 @@ fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
 #[inline(always)]
 pub(crate) fn narrow_slot(region: &Region, offset: u32, slot: u32) -> u32 {
     let offset = offset as usize;
-    let entry = offset * 4 + 3 + rank(region, offset, slot);
+    let bitmap = region.words64()[offset].load(Ordering::Relaxed);
+    let entry = offset * 4 + 3 + rank(bitmap, slot);
     let entry = region.words16()[entry].load(Ordering::Relaxed);
     if entry & FAR == 0 {
         return entry.into();
@@ -131,18 +156,36 @@ pub(crate) fn narrow_slot(region: &Region, offset: u32, slot: u32) -> u32 {
     region.words32()[offset * 2 + word].load(Ordering::Relaxed)
 }
 
-/// The word of a slot in an IPv6 node.
+/// The word of a slot in an IPv6 node, and whether it is a path instead, and the word nonsense.
 #[inline(always)]
-pub(crate) fn wide_slot(region: &Region, offset: u32, slot: u32) -> u32 {
+pub(crate) fn wide_slot(region: &Region, offset: u32, slot: u32) -> (u32, bool) {
     let offset = offset as usize;
-    let entry = offset * 2 + 1 + rank(region, offset, slot);
-    region.words32()[entry].load(Ordering::Relaxed)
+    let head = region.words64()[offset].load(Ordering::Relaxed);
+    let entry = offset * 2 + 1 + rank(head, slot);
+    let word = region.words32()[entry].load(Ordering::Relaxed);
+    (word, head & 1 == 0)
+}
+
+/// The word that the next bits of an address lead to in an IPv6 node; takes these bits, which are first in `rest`.
+#[inline(always)]
+pub(crate) fn wide_step(region: &Region, offset: u32, rest: &mut u128) -> u32 {
+    let next = (*rest >> 64) as u64;
+    let (word, is_path) = wide_slot(region, offset, (next >> (64 - STRIDE)) as u32);
+    if !is_path {
+        *rest <<= STRIDE;
+        return word;
+    }
+    let offset = offset as usize;
+    let [head, path] = [offset, offset + 1].map(|at| region.words64()[at].load(Ordering::Relaxed));
+    let len = head as u32 / 2;
+    let differs = (next ^ path) >> (64 - len) != 0;
+    *rest <<= len;
+    region.words32()[offset * 2 + 4 + usize::from(differs)].load(Ordering::Relaxed)
 }
 
 /// Number of runs that start at or before a slot; at least 1.
 #[inline(always)]
-fn rank(region: &Region, offset: usize, slot: u32) -> usize {
-    let bitmap = region.words64()[offset].load(Ordering::Relaxed);
+fn rank(bitmap: u64, slot: u32) -> usize {
     (bitmap & (u64::MAX >> (63 - slot))).count_ones() as usize
 }
 
@@ -170,10 +213,30 @@ mod tests {
                 for slot in 0..SLOTS as u32 {
                     let word = match entries {
                         Entries::Narrow => narrow_slot(&region, 8, slot),
-                        Entries::Wide => wide_slot(&region, 8, slot),
+                        Entries::Wide => wide_step(&region, 8, &mut (u128::from(slot) << 122)),
                     };
                     assert_eq!(word, slots[slot as usize]);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_leads_where_all_its_bits_are() {
+        let region = Region::reserve(4096, Pages::Small).unwrap();
+        let step = |bits: u64| {
+            let mut rest = u128::from(bits) << 64 | 1;
+            (wide_step(&region, 8, &mut rest), rest.trailing_zeros())
+        };
+        for len in (MIN_PATH..=MAX_PATH).step_by(6) {
+            let bits = 0xfedc_ba98_7654_3210 & !(u64::MAX >> len);
+            let node = Encoded::path(bits, len, NODE | 77, 5);
+            node.write(&region, 8);
+            assert!(node.is_at(&region, 8) && node.words() == 3);
+            assert_eq!(step(bits), (NODE | 77, len));
+            assert_eq!(step(bits | u64::MAX >> len), (NODE | 77, len));
+            for other in 64 - len..64 {
+                assert_eq!(step(bits ^ 1 << other), (5, len));
             }
         }
     }

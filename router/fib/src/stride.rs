@@ -41,6 +41,8 @@ impl Entry {
 
 /// Most strides a table can have.
 pub(crate) const MAX_STRIDES: usize = 1 << VALUE_BITS;
+/// The word of a stride that a path passes over, so that readers see none of it; no leaf, and no node.
+pub(crate) const PASSED: u32 = NODE - 1;
 /// The largest leaf that an entry can hold.
 pub(crate) const MAX_LEAF: Leaf = (1 << VALUE_BITS) - 1;
 
@@ -59,7 +61,7 @@ pub(crate) fn child_place(slot: u32) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct Stride {
     entries: Vec<Entry>,
-    /// The word in the parent: a leaf if all slots are equal, else the node.
+    /// The word in the parent: a leaf if all slots are equal, else the node; or [`PASSED`].
     pub(crate) word: u32,
     /// The leaf that slots without a prefix inherit in `word`.
     pub(crate) base: Leaf,

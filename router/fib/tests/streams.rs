@@ -2,7 +2,7 @@
 
 mod common;
 
-use bora_fib::{FibConfig, NextHopId, Prefix4, Prefix6, Simd};
+use bora_fib::{FibConfig, FibError, NextHopId, Prefix4, Prefix6, Simd};
 use common::{Naive, Random, config, fib, kernels, lookup4, lookup6, tables4};
 
 /// A prefix close to others: only a few bits vary, at places that depend on the length.
@@ -86,7 +86,9 @@ fn stream4(config: FibConfig, operations: usize) {
     );
 }
 
-fn stream6(config: FibConfig, operations: usize) {
+/// Returns how many prefixes found no room.
+fn stream6(config: FibConfig, operations: usize) -> usize {
+    let mut refused = 0;
     let (mut writer, handle, ids) = fib(config, 8);
     let mut reader = handle.reader().unwrap();
     let (mut naive, mut random) = (Naive::default(), Random(9));
@@ -100,11 +102,16 @@ fn stream6(config: FibConfig, operations: usize) {
             continue;
         }
         let old = match id {
-            Some(id) => writer.insert6(known, id).unwrap(),
-            None => writer.remove6(known),
+            Some(id) => writer.insert6(known, id),
+            None => Ok(writer.remove6(known)),
         };
-        assert_eq!(old, naive.set(addr, len, id));
-        assert_eq!(writer.get6(known), id);
+        match old {
+            Ok(old) => assert_eq!(old, naive.set(addr, len, id)),
+            Err(error) => {
+                assert_eq!(error, FibError::TableFull(config.max_bytes6));
+                refused += 1;
+            }
+        }
         keys.extend(edges(&mut random, addr, len));
         if operation % 64 == 63 {
             for (&key, found) in keys.iter().zip(lookup6(&reader, &keys)) {
@@ -134,6 +141,7 @@ fn stream6(config: FibConfig, operations: usize) {
         (stats.ipv6.nodes, stats.ipv6.table_bytes, stats.retired),
         (0, 0, 0)
     );
+    refused
 }
 
 #[test]
@@ -146,8 +154,19 @@ fn ipv4_streams_of_120_000_updates() {
 #[test]
 fn ipv6_streams_of_120_000_updates() {
     for simd in kernels() {
-        stream6(config(simd), 120_000);
+        assert_eq!(stream6(config(simd), 120_000), 0);
     }
+}
+
+/// An update without room changes nothing, whatever paths it would have cut or joined.
+#[test]
+fn ipv6_streams_in_little_memory() {
+    let little = FibConfig {
+        max_bytes6: 1 << 15,
+        ..config(Simd::Scalar)
+    };
+    let refused = stream6(little, 60_000);
+    assert!(refused > 1000, "{refused}");
 }
 
 /// Short enough for Miri: `cargo +nightly miri test -p bora-fib --test streams short`.
@@ -160,5 +179,5 @@ fn short_streams() {
         ..config(Simd::Scalar)
     };
     stream4(small, 60);
-    stream6(small, 60);
+    assert_eq!(stream6(small, 60), 0);
 }

@@ -64,15 +64,31 @@ static __always_inline __u32 fib_narrow_slot(__u32 node, __u32 slot)
 	return page->words[(at * 2 + (entry & ~FIB_FAR)) % FIB_PAGE_WORDS];
 }
 
-/* The word of a slot (0 to 63) in an IPv6 node. */
-static __always_inline __u32 fib_wide_slot(__u32 node, __u32 slot)
+/*
+ * The word that the first bits of an address lead to in an IPv6 node; takes these bits. The head of a path is no bitmap:
+ * bit 0 is clear.
+ */
+static __always_inline __u32 fib_wide_step(__u32 node, __u64 *high, __u64 *low)
 {
 	struct fib_page *page = fib_page_of(true, node);
-	__u32 at = node % FIB_PAGE_BITMAPS;
+	__u32 at = node % FIB_PAGE_BITMAPS, bits, word;
+	__u64 head, differs;
 
 	if (!page)
 		return FIB_UNKNOWN;
-	return page->words[(at * 2 + 1 + fib_rank(page->bitmaps[at], slot)) % FIB_PAGE_WORDS];
+	head = page->bitmaps[at];
+	if (head & 1) {
+		word = at * 2 + 1 + fib_rank(head, *high >> 58);
+		*high = *high << 6 | *low >> 58;
+		*low <<= 6;
+	} else {
+		bits = head >> 1 & 63;
+		differs = (*high ^ page->bitmaps[(at + 1) % FIB_PAGE_BITMAPS]) >> (64 - bits);
+		word = at * 2 + 4 + !!differs;
+		*high = *high << bits | *low >> (64 - bits);
+		*low <<= bits;
+	}
+	return page->words[word % FIB_PAGE_WORDS];
 }
 
 /* The next hop of an IPv4 address in host order. A function of its own is verified only once. */
@@ -104,11 +120,8 @@ __noinline __u32 fib_lookup6(__u64 high, __u64 low)
 	} else {
 		word = fib_word(header, FIB_OUTSIDE, FIB_UNKNOWN);
 	}
-	for (int i = 0; i < 22 && (word & FIB_NODE); i++) {
-		word = fib_wide_slot(word, high >> 58);
-		high = high << 6 | low >> 58;
-		low <<= 6;
-	}
+	for (int i = 0; i < 22 && (word & FIB_NODE); i++)
+		word = fib_wide_step(word, &high, &low);
 	if (!word)
 		return fib_word(header, inside ? FIB_INHERIT : FIB_DEFAULT, FIB_UNKNOWN);
 	return word - 1;

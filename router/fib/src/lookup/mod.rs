@@ -154,6 +154,9 @@ struct View {
     root: *const i32,
     nodes: *const u8,
     inherit: i32,
+    /// The next hop, and the first word, of IPv6 addresses outside 2000::/3.
+    default: i32,
+    outside: i32,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -164,6 +167,8 @@ impl View {
             root: tree.root.words32().as_ptr().cast(),
             nodes: tree.nodes.words64().as_ptr().cast(),
             inherit: tree.inherit().load(Ordering::Acquire) as i32,
+            default: tree.default().load(Ordering::Acquire) as i32,
+            outside: tree.outside().load(Ordering::Acquire) as i32,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::nexthop::NextHopId;
-use crate::node::{FAR, NODE, STRIDE, narrow_slot, wide_slot};
+use crate::node::{FAR, NODE, STRIDE, narrow_slot, wide_slot, wide_step};
 use crate::tree::Tree;
 
 /// Keys of a step.
@@ -70,45 +70,58 @@ fn deeper4(tree: &Tree, mut word: u32, mut rest: u32) -> u32 {
 pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
     let root = tree.root.words32();
     let inherit = tree.inherit().load(Ordering::Acquire);
+    let default = tree.default().load(Ordering::Acquire);
+    let outside = tree.outside().load(Ordering::Acquire);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
         // the keys that are not done: how many, which, and their next bits
         let (mut count, mut left, mut rest) = (0, [0u8; STEP], [0u64; STEP]);
         for (index, key) in keys.iter().enumerate() {
             let first = (u128::from_be_bytes(*key) >> 64) as u64;
-            rest[index] = first << 24;
-            out[index] = if first >> 61 == 1 {
-                let word = root[(first << 3 >> 43) as usize].load(Ordering::Acquire);
-                left[count] = index as u8;
-                count += (word >> 31) as usize;
-                NextHopId(word)
-            } else {
-                let word = tree.outside().load(Ordering::Acquire);
-                let default = tree.default().load(Ordering::Acquire);
-                id(leaf6(tree, word, u128::from_be_bytes(*key)), default)
-            };
+            let inside = first >> 61 == 1;
+            // outside, this reads a word of the root and ignores it
+            let word = root[(first << 3 >> 43) as usize].load(Ordering::Acquire);
+            let word = select_unpredictable(inside, word, outside);
+            rest[index] = select_unpredictable(inside, first << 24, first);
+            left[count] = index as u8;
+            count += (word >> 31) as usize;
+            out[index] = NextHopId(word);
         }
-        // bits 24 to 59; nearly no prefix is longer than 60
+        // nodes of bits 24 to 59; nearly no prefix is longer than 60
         for _ in 0..6 {
             let asked = std::mem::take(&mut count);
             for at in 0..asked {
                 let index = usize::from(left[at]) % STEP;
                 let slot = (rest[index] >> 58) as u32;
                 rest[index] <<= STRIDE;
-                let word = wide_slot(&tree.nodes, out[index].0 & !NODE, slot);
-                out[index] = NextHopId(word);
+                let (word, is_path) = wide_slot(&tree.nodes, out[index].0 & !NODE, slot);
+                out[index] = NextHopId(word | u32::from(is_path) << 31);
                 left[count] = index as u8;
-                count += (word >> 31) as usize;
+                count += (word >> 31) as usize & usize::from(!is_path);
             }
-        }
-        for &index in &left[..count] {
-            let (key, out) = (&keys[usize::from(index)], &mut out[usize::from(index)]);
-            out.0 = leaf6(tree, out.0, u128::from_be_bytes(*key) << 60);
         }
         for (key, out) in keys.iter().zip(out) {
-            if key[0] >> 5 == 1 {
-                *out = id(out.0, inherit);
-            }
+            let key = u128::from_be_bytes(*key);
+            let leaf = if out.0 & NODE == 0 {
+                out.0
+            } else {
+                one6(tree, key)
+            };
+            *out = id(
+                leaf,
+                select_unpredictable(key >> 125 == 1, inherit, default),
+            );
         }
+    }
+}
+
+/// The leaf of an address in the main table.
+#[inline(always)]
+fn one6(tree: &Tree, key: u128) -> u32 {
+    if key >> 125 == 1 {
+        let word = tree.root.words32()[(key << 3 >> 107) as usize].load(Ordering::Acquire);
+        leaf6(tree, word, key << 24)
+    } else {
+        leaf6(tree, tree.outside().load(Ordering::Acquire), key)
     }
 }
 
@@ -116,8 +129,7 @@ pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
 #[inline(always)]
 fn leaf6(tree: &Tree, mut word: u32, mut rest: u128) -> u32 {
     while word & NODE != 0 {
-        word = wide_slot(&tree.nodes, word & !NODE, (rest >> 122) as u32);
-        rest <<= STRIDE;
+        word = wide_step(&tree.nodes, word & !NODE, &mut rest);
     }
     word
 }
@@ -168,15 +180,9 @@ pub(crate) fn main_longer4(tree: &Tree, key: u32) -> [Option<NextHopId>; 2] {
 /// What [`main_longer4`] says, for an IPv6 address, if no prefix of length 1 to 3 covers 2000::/3.
 #[inline]
 pub(crate) fn main_longer6(tree: &Tree, key: u128) -> [Option<NextHopId>; 2] {
-    let leaf = if key >> 125 == 1 {
-        let word = tree.root.words32()[(key << 3 >> 107) as usize].load(Ordering::Acquire);
-        leaf6(tree, word, key << 24)
-    } else {
-        leaf6(tree, tree.outside().load(Ordering::Acquire), key)
-    };
     let default = tree.default().load(Ordering::Acquire);
     [
-        known(leaf),
+        known(one6(tree, key)),
         Some(NextHopId(default)).filter(|&id| id != NextHopId::NO_ROUTE),
     ]
 }
@@ -202,24 +208,4 @@ pub(super) fn id(leaf: u32, inherit: u32) -> NextHopId {
         inherit,
         leaf.wrapping_sub(1),
     ))
-}
-
-/// Looks up the keys whose bit is set.
-#[cfg(target_arch = "x86_64")]
-#[cold]
-pub(super) fn lookup4_some(tree: &Tree, keys: &[u32], out: &mut [NextHopId], some: u64) {
-    let bit = |index: usize| some >> index & 1 == 1;
-    for index in (0..keys.len().min(STEP)).filter(|&index| bit(index)) {
-        lookup4(tree, &keys[index..=index], &mut out[index..=index]);
-    }
-}
-
-/// Looks up the keys whose bit is set.
-#[cfg(target_arch = "x86_64")]
-#[cold]
-pub(super) fn lookup6_some(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId], some: u64) {
-    let bit = |index: usize| some >> index & 1 == 1;
-    for index in (0..keys.len().min(STEP)).filter(|&index| bit(index)) {
-        lookup6(tree, &keys[index..=index], &mut out[index..=index]);
-    }
 }
