@@ -213,7 +213,7 @@ bench-latency: build ## Latency of kernel, express and the engine's modes on vet
 bench-fib: deps ## Bora's FIB and DPDK's, side by side
 	@scripts/deps-bench
 	$(CARGO) build --release -p bora-bench --bin bench-fib --features dpdk
-	@scripts/as-root scripts/with-huge-pages 640 target/release/bench-fib \
+	@scripts/as-root scripts/with-huge-pages 1040 target/release/bench-fib \
 		$(if $(BORA_TABLES),--tables $(BORA_TABLES)) --plot docs/bench-fib.svg $(ARGS)
 
 bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables

@@ -61,7 +61,7 @@ const ROOM: usize = 125;
 /// Groups of 256 entries below the first 24 bits; the most that 2 octets can number.
 const GROUPS4: u32 = 32_767;
 /// Groups of IPv6; DPDK reserves more of them than it uses.
-const GROUPS6: u32 = 1 << 18;
+const GROUPS6: u32 = 1 << 20;
 /// Entries of the first 24 bits.
 const ROOT: u64 = 1 << 24;
 /// RTE_LPM_LOOKUP_SUCCESS.

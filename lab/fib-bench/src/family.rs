@@ -21,6 +21,16 @@ pub trait Prefix:
     /// Prefixes in the Internet's table, 2026.
     const INTERNET: usize;
 
+    /// The commonest length in the Internet's table, and the name of 256 such prefixes in reports.
+    const COMMONEST: (u8, &str);
+
+    /// The length.
+    fn length(self) -> u8;
+
+    /// Networks that a router has itself, by name: hosts on link in one network of 256 hosts and one of 60 000, and for
+    /// IPv6 networks outside 2000::/3.
+    fn own() -> Vec<(&'static str, Vec<Self>)>;
+
     /// A random address of this prefix.
     fn inside(self, random: &mut Random) -> Self::Key;
 
@@ -31,11 +41,30 @@ pub trait Prefix:
     fn synthetic(seed: u64, count: usize) -> Vec<(Self, u32)>;
 }
 
+const HOSTS: (&str, u32) = ("256 hosts on link", 256);
+const MANY_HOSTS: (&str, u32) = ("60 000 hosts on link", 60_000);
+
 impl Prefix for Prefix4 {
     type Key = u32;
     const FAMILY: &str = "IPv4";
     const TAG: &str = "v4";
     const INTERNET: usize = 1_168_945;
+    const COMMONEST: (u8, &str) = (24, "256 of /24");
+
+    fn length(self) -> u8 {
+        self.len()
+    }
+
+    fn own() -> Vec<(&'static str, Vec<Self>)> {
+        let hosts = |network: u32, count| {
+            let host = move |host| Self::masked(network + host, 32);
+            (0..count).map(host).collect()
+        };
+        vec![
+            (HOSTS.0, hosts(0x0a00_0000, HOSTS.1)),
+            (MANY_HOSTS.0, hosts(0x0a80_0000, MANY_HOSTS.1)),
+        ]
+    }
 
     fn inside(self, random: &mut Random) -> u32 {
         let host = u32::MAX.checked_shr(u32::from(self.len())).unwrap_or(0);
@@ -56,6 +85,25 @@ impl Prefix for Prefix6 {
     const FAMILY: &str = "IPv6";
     const TAG: &str = "v6";
     const INTERNET: usize = 279_855;
+    const COMMONEST: (u8, &str) = (48, "256 of /48");
+
+    fn length(self) -> u8 {
+        self.len()
+    }
+
+    fn own() -> Vec<(&'static str, Vec<Self>)> {
+        let hosts = |network: u128, count| {
+            let host = move |host| Self::masked(network << 64 | u128::from(host), 128);
+            (0..count).map(host).collect()
+        };
+        let site = |site: u128| Self::masked((0xfd12_3456_0000 + (site << 8)) << 80, 48);
+        vec![
+            (HOSTS.0, hosts(0x2001_0db8_0001_0001, HOSTS.1)),
+            (MANY_HOSTS.0, hosts(0x2001_0db8_0001_0002, MANY_HOSTS.1)),
+            ("256 of /48 in fc00::/7", (0..256).map(site).collect()),
+            ("256 hosts in fc00::/7", hosts(0xfd12_3456_789a_0001, 256)),
+        ]
+    }
 
     fn inside(self, random: &mut Random) -> [u8; 16] {
         let host = u128::MAX.checked_shr(u32::from(self.len())).unwrap_or(0);

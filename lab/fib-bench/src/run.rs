@@ -55,6 +55,8 @@ const SEED: u64 = 1;
 const SCATTERED: u32 = 4096;
 /// Octets of the keys of one pattern.
 const KEYS: usize = 16 << 20;
+/// Keys of one pattern are this many times those of an own network.
+const OWN_SHARE: usize = 4;
 const VECTORS: [usize; 3] = [32, 64, 256];
 /// Keys of a vector while updates run.
 const CONCURRENT_VECTOR: usize = 64;
@@ -133,7 +135,7 @@ pub fn measure<P: Prefix>(
     let count = KEYS / size_of::<P::Key>() / plan.divide;
     let keys = Pattern::ALL.map(|pattern| {
         (
-            pattern,
+            pattern.name(),
             keys::generate(pattern, routes, count, SEED + pattern as u64),
         )
     });
@@ -159,7 +161,35 @@ pub fn measure<P: Prefix>(
         run.update(&subjects, &mut fibs, inside, observer)?;
         check::agree(&fibs, inside)?;
     }
-    Ok(())
+    own_networks(plan, only, routes, subjects, observer)
+}
+
+/// Look-ups in a table that has the router's own networks beside the Internet's prefixes.
+fn own_networks<P: Prefix>(
+    plan: Plan,
+    only: Option<&str>,
+    routes: &[Route<P>],
+    subjects: &[Subject<P>],
+    observer: &mut dyn Observer,
+) -> anyhow::Result<()> {
+    let count = KEYS / size_of::<P::Key>() / plan.divide / OWN_SHARE;
+    let subjects: Vec<&Subject<P>> = subjects.iter().filter(|subject| !subject.slow).collect();
+    let (own, routes) = tables::with_own_networks(routes, SEED);
+    let keys: Vec<_> = own
+        .iter()
+        .map(|(name, among)| (*name, keys::generate(Pattern::Inside, among, count, SEED)))
+        .collect();
+    let run = Run {
+        plan,
+        only,
+        case: format!("{}, with own networks", P::FAMILY),
+        routes: &routes,
+    };
+    let fibs = run.load(&subjects, observer)?;
+    for (_, keys) in &keys {
+        check::agree(&fibs, keys)?;
+    }
+    run.look_up(&fibs, &keys, observer)
 }
 
 /// One table of one family.
@@ -207,7 +237,7 @@ impl<P: Prefix> Run<'_, P> {
     fn look_up(
         &self,
         fibs: &[Box<dyn Fib<P>>],
-        keys: &[(Pattern, Vec<P::Key>)],
+        keys: &[(&str, Vec<P::Key>)],
         observer: &mut dyn Observer,
     ) -> anyhow::Result<()> {
         let mut disturbance = Disturbance::new(SEED);
@@ -224,11 +254,7 @@ impl<P: Prefix> Run<'_, P> {
             for (pattern, keys) in keys {
                 for caches in CACHES {
                     for vector in VECTORS {
-                        let case = format!(
-                            "{}, {caches}, {}{VECTOR}{vector}",
-                            self.case,
-                            pattern.name()
-                        );
+                        let case = format!("{}, {caches}, {pattern}{VECTOR}{vector}", self.case);
                         if !case.contains(self.only.unwrap_or_default()) {
                             continue;
                         }

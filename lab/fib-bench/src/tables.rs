@@ -110,6 +110,39 @@ pub fn scattered<P: Prefix>(routes: &[Route<P>], count: u32, seed: u64) -> Vec<R
     routes.iter().map(scatter).collect()
 }
 
+/// Routes with a name.
+pub type Named<P> = (&'static str, Vec<Route<P>>);
+
+/// Networks that a router has itself ([`Prefix::own`]), 256 prefixes of the table of the commonest length, and the table with
+/// these networks. Next hops are those of the table, in turn.
+pub fn with_own_networks<P: Prefix>(
+    routes: &[Route<P>],
+    seed: u64,
+) -> (Vec<Named<P>>, Vec<Route<P>>) {
+    let next_hops = last_next_hop(routes);
+    let mut own: Vec<Named<P>> = P::own()
+        .into_iter()
+        .map(|(name, prefixes)| {
+            let route = |(prefix, next_hop)| Route { prefix, next_hop };
+            let next_hops = (1..=next_hops).cycle();
+            (
+                name,
+                prefixes.into_iter().zip(next_hops).map(route).collect(),
+            )
+        })
+        .collect();
+    let all = own.iter().flat_map(|(_, routes)| routes);
+    let all = routes.iter().chain(all).copied().collect();
+    let common: Vec<_> = routes
+        .iter()
+        .filter(|route| route.prefix.length() == P::COMMONEST.0)
+        .collect();
+    let mut random = Random::new(seed);
+    let some = (0..256).map(|_| *common[random.below(common.len())]);
+    own.insert(0, (P::COMMONEST.1, some.collect()));
+    (own, all)
+}
+
 /// The highest next-hop number of a table.
 pub fn last_next_hop<P>(routes: &[Route<P>]) -> u32 {
     routes.iter().map(|route| route.next_hop).max().unwrap_or(0)

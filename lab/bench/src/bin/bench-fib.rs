@@ -118,7 +118,7 @@ fn add_dpdk(
     subjects6: &mut Vec<Subject<Prefix6>>,
 ) -> anyhow::Result<String> {
     /// Huge pages that its largest tables need.
-    const HUGE_PAGES: usize = 600;
+    const HUGE_PAGES: usize = 1000;
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let free = bora_bench::value(&meminfo, "HugePages_Free").and_then(|free| free.parse().ok());
     let huge = free.unwrap_or(0) >= HUGE_PAGES;
