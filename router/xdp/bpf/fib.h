@@ -65,28 +65,24 @@ static __always_inline __u32 fib_narrow_slot(__u32 node, __u32 slot)
 }
 
 /*
- * The word that the first bits of an address lead to in an IPv6 node; takes these bits. The head of a path is no bitmap:
- * bit 0 is clear.
+ * The word that the next bits of an address lead to in an IPv6 node, and how many bits that takes if it is a path,
+ * whose head is no bitmap: bit 0 is clear.
  */
-static __always_inline __u32 fib_wide_step(__u32 node, __u64 *high, __u64 *low)
+static __always_inline __u32 fib_wide_step(__u32 node, __u64 next, __u32 *bits)
 {
 	struct fib_page *page = fib_page_of(true, node);
-	__u32 at = node % FIB_PAGE_BITMAPS, bits, word;
-	__u64 head, differs;
+	__u32 at = node % FIB_PAGE_BITMAPS, word;
+	__u64 head;
 
 	if (!page)
 		return FIB_UNKNOWN;
 	head = page->bitmaps[at];
 	if (head & 1) {
-		word = at * 2 + 1 + fib_rank(head, *high >> 58);
-		*high = *high << 6 | *low >> 58;
-		*low <<= 6;
+		word = at * 2 + 1 + fib_rank(head, next >> 58);
 	} else {
-		bits = head >> 1 & 63;
-		differs = (*high ^ page->bitmaps[(at + 1) % FIB_PAGE_BITMAPS]) >> (64 - bits);
-		word = at * 2 + 4 + !!differs;
-		*high = *high << bits | *low >> (64 - bits);
-		*low <<= bits;
+		*bits = head >> 1 & 63;
+		next ^= page->bitmaps[(at + 1) % FIB_PAGE_BITMAPS];
+		word = at * 2 + 4 + !!(next >> (64 - *bits));
 	}
 	return page->words[word % FIB_PAGE_WORDS];
 }
@@ -120,8 +116,13 @@ __noinline __u32 fib_lookup6(__u64 high, __u64 low)
 	} else {
 		word = fib_word(header, FIB_OUTSIDE, FIB_UNKNOWN);
 	}
-	for (int i = 0; i < 22 && (word & FIB_NODE); i++)
-		word = fib_wide_step(word, &high, &low);
+	for (int i = 0; i < 22 && (word & FIB_NODE); i++) {
+		__u32 bits = 6;
+
+		word = fib_wide_step(word, high, &bits);
+		high = high << bits | low >> (64 - bits);
+		low <<= bits;
+	}
 	if (!word)
 		return fib_word(header, inside ? FIB_INHERIT : FIB_DEFAULT, FIB_UNKNOWN);
 	return word - 1;
