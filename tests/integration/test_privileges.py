@@ -48,14 +48,17 @@ def wrong(pid, more):
     return seen, faults
 
 
-def check(pid, more=NONE):
-    """Every thread has exactly what it is to have, once it has begun. Returns their names. `more`: of the control loop."""
+def check(pid, more=NONE, begun=NONE):
+    """Every thread has exactly what it is to have, and these are there, once they have begun. Returns all names.
+
+    `more`: of the control loop.
+    """
     deadline = time.monotonic() + 10
     while True:
         seen, faults = wrong(pid, more)
-        if not faults:
+        if not faults and begun <= seen:
             return seen
-        assert time.monotonic() < deadline, faults
+        assert time.monotonic() < deadline, (faults, begun - seen)
         time.sleep(0.05)
 
 
@@ -104,7 +107,7 @@ def test_samples(net, tmp_path):
     file = tmp_path / "bora.toml"
     file.write_text(net.router.exec(net.bora.program, "save").stdout + '[sflow]\ncollector = "127.0.0.1"\n')
     net.router.exec(net.bora.program, "apply", str(file))
-    assert "bora-samples" in check(net.bora.process.pid)
+    check(net.bora.process.pid, begun={"bora-samples"})
 
 
 def test_a_memif_port(tmp_path):
@@ -113,6 +116,6 @@ def test_a_memif_port(tmp_path):
     try:
         network.bora = Bora(network.router, ["r0", f"memif:{tmp_path}/m.sock,role=server,name=m0"], "engine")
         network.bora.start()
-        assert "bora-memif" in check(network.bora.process.pid, {"DAC_OVERRIDE"})
+        check(network.bora.process.pid, {"DAC_OVERRIDE"}, begun={"bora-memif"})
     finally:
         network.close()
