@@ -149,11 +149,7 @@ pub fn measure<P: Prefix>(
             case: format!("{}, {next_hops}", P::FAMILY),
             routes,
         };
-        let mut fibs = run.load(&subjects, observer)?;
-        for (_, keys) in &keys {
-            check::agree(&fibs, keys)?;
-        }
-        run.look_up(&fibs, &keys, observer)?;
+        let mut fibs = run.load_and_look_up(&subjects, &keys, observer)?;
         if only.is_some() {
             continue;
         }
@@ -185,11 +181,8 @@ fn own_networks<P: Prefix>(
         case: format!("{}, with own networks", P::FAMILY),
         routes: &routes,
     };
-    let fibs = run.load(&subjects, observer)?;
-    for (_, keys) in &keys {
-        check::agree(&fibs, keys)?;
-    }
-    run.look_up(&fibs, &keys, observer)
+    run.load_and_look_up(&subjects, &keys, observer)?;
+    Ok(())
 }
 
 /// One table of one family.
@@ -202,6 +195,21 @@ struct Run<'a, P> {
 }
 
 impl<P: Prefix> Run<'_, P> {
+    /// Loads the table into each subject, and looks the keys up, if all agree on the answers.
+    fn load_and_look_up(
+        &self,
+        subjects: &[&Subject<P>],
+        keys: &[(&str, Vec<P::Key>)],
+        observer: &mut dyn Observer,
+    ) -> anyhow::Result<Vec<Box<dyn Fib<P>>>> {
+        let fibs = self.load(subjects, observer)?;
+        for (_, keys) in keys {
+            check::agree(&fibs, keys)?;
+        }
+        self.look_up(&fibs, keys, observer)?;
+        Ok(fibs)
+    }
+
     /// Loads the table into each subject, in turn, and keeps the last.
     fn load(
         &self,

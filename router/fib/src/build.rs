@@ -166,8 +166,7 @@ impl<F: Family> Table<F> {
 
     /// Builds the word of a stride whose lists or inherited leaf have changed.
     fn build(&mut self, shared: &Shared, index: u32, base: Leaf, room: Room) -> Result<u32, Full> {
-        let path = self.path(index);
-        let word = match path {
+        let word = match self.path(index) {
             Some(path) => self.build_path(shared, index, &path, base, room)?,
             None => self.build_node(shared, index, base, room)?,
         };

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{View, popcnt};
+use super::{FIRST6, View, popcnt};
 use crate::nexthop::NextHopId;
 use crate::tree::Tree;
 
@@ -179,9 +179,6 @@ pub(super) fn lookup6(cpu: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut 
 }
 
 const GROUPS6: usize = STEP6 / 4;
-/// Bits of nodes that the first halves of keys decide: 24 to 59.
-const FIRST6: i64 = 36;
-
 /// # Safety
 /// Needs AVX2; `view` must be that of a tree the caller may read.
 #[target_feature(enable = "avx2")]
@@ -205,7 +202,7 @@ unsafe fn step6(view: View, keys: &[[u8; 16]; STEP6], out: &mut [NextHopId; STEP
     while word.iter().any(|&word| top_bits(word) != 0) {
         // SAFETY: the feature is the caller's, words come from the root or from nodes.
         let head = word.map(|word| unsafe { head6(view, word) });
-        if bits == FIRST6 || head.iter().any(|&head| has_path(head)) {
+        if bits == FIRST6.into() || head.iter().any(|&head| has_path(head)) {
             // SAFETY: as before.
             unsafe { rest6(view, keys, &inside, bits, &mut high, &mut word) };
             break;

@@ -9,7 +9,7 @@
 use std::arch::x86_64::*;
 use std::sync::atomic::AtomicU16;
 
-use super::{View, popcnt};
+use super::{FIRST6, View, popcnt};
 use crate::nexthop::NextHopId;
 use crate::tree::Tree;
 
@@ -314,9 +314,6 @@ struct Keys {
     inner: u8,
 }
 
-/// Bits of nodes that the first halves of keys decide: 24 to 59.
-const FIRST6: i64 = 36;
-
 /// Looks up at most `8 * GROUPS` keys.
 ///
 /// # Safety
@@ -352,7 +349,7 @@ unsafe fn step6<const GROUPS: usize>(view: View, keys: &[[u8; 16]], out: &mut [N
     while group.iter().any(|group| group.inner != 0) {
         // SAFETY: the features are the caller's, words come from the root or from nodes.
         let head = group.map(|group| unsafe { head6(view, group) });
-        if bits == FIRST6 || head.iter().any(|&head| paths(head) != 0) {
+        if bits == FIRST6.into() || head.iter().any(|&head| paths(head) != 0) {
             // SAFETY: as before.
             unsafe { rest6(view, keys, bits, &mut group) };
             break;

@@ -19,6 +19,9 @@ use crate::nexthop::NextHopId;
 use crate::node::FAR;
 use crate::tree::Tree;
 
+/// Bits that nodes decide for all IPv6 keys of a step together: 24 to 59, which are in the first halves of addresses.
+const FIRST6: u32 = 36;
+
 /// Instructions for batch look-ups. All give the same results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Simd {

@@ -6,6 +6,7 @@
 use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use super::FIRST6;
 use crate::nexthop::NextHopId;
 use crate::node::{FAR, NODE, STRIDE, narrow_slot, wide_slot, wide_step};
 use crate::tree::Tree;
@@ -86,8 +87,8 @@ pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
             count += (word >> 31) as usize;
             out[index] = NextHopId(word);
         }
-        // nodes of bits 24 to 59; nearly no prefix is longer than 60
-        for _ in 0..6 {
+        // nearly no prefix is longer
+        for _ in 0..FIRST6 / STRIDE {
             let asked = std::mem::take(&mut count);
             for at in 0..asked {
                 let index = usize::from(left[at]) % STEP;
