@@ -256,8 +256,8 @@ fn two_xdp_ports_in_one_namespace() {
     let ports = open(&specs, Vec::new(), Default::default()).unwrap();
     let traffic = both_ways(false, FrameMix::of(64));
     let mut wire = PortBench::new(ports, quick());
-    let trial = lossless(&mut wire, &TrialSpec::steady(traffic, 1e4, SHORT));
-    assert!(trial.counts().sent > 0);
+    let spec = TrialSpec::steady(traffic, 1e4, SHORT);
+    in_time(|| ((), lossless(&mut wire, &spec).counts().sent > 600));
 }
 
 fn router(kind: fn(String) -> Kind) {
@@ -365,15 +365,14 @@ fn a_trial_that_is_stopped_keeps_what_it_counted() {
             }),
         });
         let trial = wire.trial(&spec).unwrap();
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(2));
         let counts = trial.counts();
         assert!(
             trial.interrupted && counts.sent > 0 && counts.lost() == 0,
             "{counts:?}"
         );
         let error = trial.sent_rate() / 2e4 - 1.0;
-        let is_in_time = start.elapsed() < Duration::from_secs(2) && error.abs() < 0.05;
-        ((), is_in_time && counts.sent >= 1000)
+        ((), error.abs() < 0.05 && counts.sent >= 1000)
     });
 }
 
